@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Warnings, sanitizers and the compiler cache: one interface target that every target of ours links.
+find_program(ANYATTN_CCACHE ccache)
+if(ANYATTN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${ANYATTN_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ANYATTN_CCACHE})
+endif()
+
+add_library(anyattn_compile INTERFACE)
+target_compile_options(anyattn_compile INTERFACE -Wall -Wextra -Wpedantic -Wshadow $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>)
+if(ANYATTN_WARNINGS_AS_ERRORS)
+  target_compile_options(anyattn_compile INTERFACE -Werror)
+endif()
+if(ANYATTN_SANITIZE)
+  # Everything in a process is built with the same sanitizer, so it is set for the whole tree.
+  add_compile_options(-fsanitize=${ANYATTN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${ANYATTN_SANITIZE})
+endif()

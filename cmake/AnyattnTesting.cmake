@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# anyattn_add_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...]): one doctest binary, its cases discovered into ctest.
+# Case names are snake_case, a subject and a claim: ';' and ',' in a name would split it.
+find_package(doctest REQUIRED)
+include(${doctest_DIR}/doctest.cmake)
+
+add_library(anyattn_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/test_main.cc)
+target_link_libraries(anyattn_test_main PUBLIC doctest::doctest)
+
+function(anyattn_add_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;LABELS;DEFINITIONS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE anyattn_compile anyattn_test_main ${arg_LIBRARIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE
+    ANYATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+    ANYATTN_BINARY_DIR="${PROJECT_BINARY_DIR}"
+    ANYATTN_PLUGIN_DIR="${ANYATTN_PLUGIN_OUTPUT_DIRECTORY}"
+    ${arg_DEFINITIONS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  # doctest exits 0 when a filter matches nothing: that is a failure here.
+  doctest_discover_tests(${name}
+    TEST_PREFIX "${name}."
+    PROPERTIES LABELS "${arg_LABELS}" FAIL_REGULAR_EXPRESSION "test cases: *0 " SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()

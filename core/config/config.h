@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration as values: what the YAML file, the environment and flags said, each with its origin.
+// Included by every part of the core that reads policy. Holds no YAML type; reading is in read.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace anyattn::config {
+
+// Where a value came from: "default", "FILE:LINE", "environment NAME" or "flag".
+struct Origin {
+  std::string text = "default";
+};
+
+struct Option {
+  std::string key;
+  std::string value;  // as written: versions and 010 stay text
+  Origin origin;
+};
+
+// plugins.entries[]: pins one plugin.
+struct PluginEntry {
+  std::string id;
+  std::string file;  // absolute and canonical after reading; empty: any file in `search` with this id
+  bool required = false;
+  std::vector<Option> options;
+  Origin origin;
+};
+
+// selection.rules[]: first match wins, a must.
+struct Rule {
+  std::vector<Option> when;  // problem field or feature name, or device -> text of the value, all must hold
+  std::string backend;
+  Origin origin;
+};
+
+enum class TrustLevel { kNone, kHash, kSigned };
+
+struct Config {
+  std::string file;                    // absolute path of the file read
+  std::vector<std::string> search;     // absolute folders, in order
+  std::vector<PluginEntry> entries;
+  std::map<std::string, std::string> override_owner;  // backend name -> plugin id that may take it
+  std::string backend;                 // a must; empty = none
+  Origin backend_origin;
+  std::vector<Rule> rules;
+  std::map<std::string, std::vector<std::string>> order;  // device kind name -> backend names
+  std::vector<std::string> allow_fallback;                // device kind names
+  TrustLevel trust_level = TrustLevel::kNone;
+  std::vector<std::string> trust_keys;
+  bool probe_enabled = false;
+  uint32_t probe_timeout_ms = 10000;
+  std::string log_level = "info";
+
+  // Every key with its value as text and its origin, in the file's order: what `anyattn config` prints.
+  struct Value {
+    std::string key;
+    std::string value;
+    std::string origin;
+  };
+  std::vector<Value> values;
+};
+
+// A mistake in a YAML file or the environment, as one sentence with file, line, column, key path, what is allowed.
+class ConfigError : public std::exception {
+ public:
+  explicit ConfigError(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace anyattn::config
