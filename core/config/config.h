@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace anyattn::config {
@@ -40,11 +42,12 @@ struct Rule {
 enum class TrustLevel { kNone, kHash, kSigned };
 
 struct Config {
-  std::string file;                    // absolute path of the file read
-  std::vector<std::string> search;     // absolute folders, in order
+  std::string file;                 // absolute path of the file read
+  std::vector<std::string> search;  // absolute folders, in order
+  Origin search_origin;             // "default": a folder that is not there is no mistake; else it is
   std::vector<PluginEntry> entries;
   std::map<std::string, std::string> override_owner;  // backend name -> plugin id that may take it
-  std::string backend;                 // a must; empty = none
+  std::string backend;                                // a must; empty = none
   Origin backend_origin;
   std::vector<Rule> rules;
   std::map<std::string, std::vector<std::string>> order;  // device kind name -> backend names
@@ -62,6 +65,9 @@ struct Config {
     std::string origin;
   };
   std::vector<Value> values;
+
+  // No mistakes, but worth one log line each: a near-miss of a variable's name, variables ignored under raised rights.
+  std::vector<std::string> warnings;
 };
 
 // A mistake in a YAML file or the environment, as one sentence with file, line, column, key path, what is allowed.
