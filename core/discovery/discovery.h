@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds plugin files from the configuration alone, checks them without running anything of theirs, and drops duplicates.
+// Included by the loader, the registry and the API. Opens nothing: no code of a plugin runs here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "anyattn/host.h"
+#include "anyattn/types.h"
+#include "config/config.h"
+
+namespace anyattn::config {
+struct Sidecar;
+}
+
+namespace anyattn::discovery {
+
+// How far a plugin came; the words of `list` and `explain`.
+enum class Stage { kDiscover, kTrust, kInspect, kProbe, kOpen, kNegotiate, kRegister, kSupports };
+const char* stage_name(Stage stage);  // "discover", "trust", ...; static
+
+// Why a file or a wish of the configuration gave no plugin. Reason and remedy are one sentence each.
+struct Skip {
+  std::string plugin;  // id, as far as it is known; else empty
+  std::string path;    // file or folder; empty where only an id was asked for
+  Stage stage = Stage::kDiscover;
+  std::string reason;
+  std::string remedy;
+  bool required = false;  // the configuration insists: the start fails with text(skip)
+};
+// "plugin ID (PATH): STAGE: REASON; REMEDY"
+std::string text(const Skip& skip);
+
+// What the host is, as far as a file can be refused for it without opening it.
+struct Host {
+  uint32_t abi_min = ANYATTN_ABI_VERSION(ANYATTN_ABI_MAJOR, ANYATTN_ABI_MINOR_LOWEST);
+  uint32_t abi_max = ANYATTN_ABI_VERSION_CURRENT;
+  const anyattn_cpu_facts* cpu = nullptr;  // borrowed for the call; null: no plugin is refused for the processor
+};
+
+// A file that may be opened.
+struct Candidate {
+  std::string path;                                // absolute and canonical
+  std::string content;                             // 64 hex digits: BLAKE2b-256 of the file
+  std::string origin;                              // how it was found: "plugins.entries (FILE:LINE)" or "plugins.search FOLDER"
+  std::string id;                                  // the sidecar's, else the entry's, else empty until opened
+  std::shared_ptr<const config::Sidecar> sidecar;  // null: none beside the file
+  std::optional<config::PluginEntry> entry;        // what plugins.entries says of it: options, required
+};
+
+struct Found {
+  std::vector<Candidate> candidates;  // in order of precedence: entries with a file, then the folders in order
+  std::vector<Skip> skips;            // everything looked at that is no candidate
+  std::vector<std::string> warnings;  // worth a log line; the plugin is used all the same
+};
+
+// Looks at the files plugins.entries names, then at anyattn_*.so in each folder of plugins.search and its direct subfolders,
+// sorted by name; at no other place. Throws nothing but std::bad_alloc.
+Found discover(const config::Config& config, const Host& host);
+
+// One file by absolute path, as if plugins.entries named it: for registration at run time.
+Found discover_file(const config::PluginEntry& entry, const config::Config& config, const Host& host);
+
+}  // namespace anyattn::discovery
