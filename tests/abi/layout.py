@@ -107,8 +107,8 @@ def mutations(headers):
     return [
         ("a slot inserted in the middle", "backend.h", slot, "  int32_t (*inserted)(void);\n" + slot),
         ("two slots swapped", "backend.h", create + destroy, destroy + create),
-        ("a field inserted in the middle", "problem.h", "  uint32_t        num_kv_heads;", "  uint32_t        inserted;\n  uint32_t        num_kv_heads;"),
-        ("a field widened", "attention.h", "  int64_t        block_table_stride;", "  uint32_t       block_table_stride;"),
+        ("a field inserted in the middle", "problem.h", "  uint32_t num_kv_heads;", "  uint32_t inserted;\n  uint32_t num_kv_heads;"),
+        ("a field widened", "attention.h", "  int64_t block_table_stride;", "  uint32_t block_table_stride;"),
         ("a constant renumbered", "problem.h", "#define ANYATTN_FEATURE_SINKS 7u", "#define ANYATTN_FEATURE_SINKS 8u"),
         ("a slot removed", "backend.h", destroy, ""),
     ]

@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef struct anyattn_runtime anyattn_runtime; /* configuration, plugins, devices, threads                              */
-typedef struct anyattn_group   anyattn_group;   /* layers with equal problem and one block table: impl(s), metadata, memory */
+typedef struct anyattn_group anyattn_group;     /* layers with equal problem and one block table: impl(s), metadata, memory */
 
 ANYATTN_API void anyattn_text_free(char* text);
 ANYATTN_API const char* anyattn_version(void); /* of the library; static */
@@ -29,8 +29,8 @@ ANYATTN_API const char* anyattn_version(void); /* of the library; static */
 /* ---- runtime -------------------------------------------------------------------------------------------- */
 
 typedef struct anyattn_runtime_options {
-  uint32_t    struct_size; /* end offset of the last field the caller knew                                          */
-  uint32_t    num_threads; /* workers of the CPU pool, the caller counted; 0 = the cores this process may run on    */
+  uint32_t struct_size;    /* end offset of the last field the caller knew                                          */
+  uint32_t num_threads;    /* workers of the CPU pool, the caller counted; 0 = the cores this process may run on    */
   const char* config_path; /* null: ANYATTN_CONFIG, else the default.yaml installed with the library                */
   const char* backend;     /* a must for every selection (a command line's flag); null: ANYATTN_BACKEND, else the file */
   const char* log_level;   /* null: ANYATTN_LOG_LEVEL, else the file                                                */
@@ -39,7 +39,8 @@ typedef struct anyattn_runtime_options {
 
 /* Reads the configuration, discovers and registers plugins. Fails only on a wrong configuration or a required plugin that does
  * not load; every other bad plugin is kept as a skip with its reason. options may be null. */
-ANYATTN_API int32_t anyattn_runtime_create(const anyattn_runtime_options* options, anyattn_runtime** runtime, anyattn_error* error);
+ANYATTN_API int32_t anyattn_runtime_create(const anyattn_runtime_options* options, anyattn_runtime** runtime,
+                                           anyattn_error* error);
 ANYATTN_API void anyattn_runtime_destroy(anyattn_runtime* runtime); /* after every group and pool made from it */
 
 /* Counts registry changes; a decision made under an older number is made anew. */
@@ -59,8 +60,8 @@ ANYATTN_API int32_t anyattn_runtime_explain(anyattn_runtime* runtime, const anya
                                             const char* backend, char** json, anyattn_error* error);
 
 /* "auto" -> the first present of cuda, hip, cpu; "cpu", "cuda:1" -> kind and ordinal. NOT_FOUND says why it is not there. */
-ANYATTN_API int32_t anyattn_runtime_resolve_device(anyattn_runtime* runtime, const char* device, uint32_t* kind, int32_t* ordinal,
-                                                   anyattn_error* error);
+ANYATTN_API int32_t anyattn_runtime_resolve_device(anyattn_runtime* runtime, const char* device, uint32_t* kind,
+                                                   int32_t* ordinal, anyattn_error* error);
 
 /* Loads the plugin file (absolute path) as if named in plugins.entries, or points `name` on `device_kind` to a plugin already
  * there (where = its id). An existing name is overridden only if registry.override allows it. A new generation. */
@@ -72,8 +73,8 @@ ANYATTN_API int32_t anyattn_runtime_clear_override(anyattn_runtime* runtime, con
 
 /* ---- device memory, through the provider of the kind ---------------------------------------------------- */
 
-ANYATTN_API int32_t anyattn_device_alloc(anyattn_runtime* runtime, uint32_t kind, int32_t ordinal, uint64_t bytes, void** memory,
-                                         anyattn_error* error);
+ANYATTN_API int32_t anyattn_device_alloc(anyattn_runtime* runtime, uint32_t kind, int32_t ordinal, uint64_t bytes,
+                                         void** memory, anyattn_error* error);
 ANYATTN_API void anyattn_device_free(anyattn_runtime* runtime, uint32_t kind, int32_t ordinal, void* memory);
 /* direction: ANYATTN_COPY_* of device.h (1 host to device, 2 device to host, 3 device to device). */
 ANYATTN_API int32_t anyattn_device_copy(anyattn_runtime* runtime, uint32_t kind, int32_t ordinal, void* to, const void* from,
@@ -84,14 +85,14 @@ ANYATTN_API int32_t anyattn_device_synchronize(anyattn_runtime* runtime, uint32_
 /* ---- groups --------------------------------------------------------------------------------------------- */
 
 typedef struct anyattn_group_options {
-  uint32_t               struct_size;   /* end offset of the last field the caller knew                                  */
-  uint32_t               metadata_mode; /* ANYATTN_METADATA_* of backend.h: 0 normal, 1 fast, 2 graph capture            */
-  const anyattn_problem* problem;       /* copied; block_size 0 and kv_cache_dtype null or "auto" are filled in          */
-  const anyattn_limits*  limits;        /* copied; max_blocks_per_req 0 = ceil(max_seq_len / block_size)                 */
-  const char*            device;        /* "auto", "cpu", "cuda:0"; null = "auto"                                        */
-  const char*            backend;       /* a must of this call; null = the policy decides                                */
-  const char*            label;         /* the layer kind, for texts and JSON; may be null                               */
-  void*                  stream;        /* warm-up runs here                                                             */
+  uint32_t struct_size;           /* end offset of the last field the caller knew                                  */
+  uint32_t metadata_mode;         /* ANYATTN_METADATA_* of backend.h: 0 normal, 1 fast, 2 graph capture            */
+  const anyattn_problem* problem; /* copied; block_size 0 and kv_cache_dtype null or "auto" are filled in          */
+  const anyattn_limits* limits;   /* copied; max_blocks_per_req 0 = ceil(max_seq_len / block_size)                 */
+  const char* device;             /* "auto", "cpu", "cuda:0"; null = "auto"                                        */
+  const char* backend;            /* a must of this call; null = the policy decides                                */
+  const char* label;              /* the layer kind, for texts and JSON; may be null                               */
+  void* stream;                   /* warm-up runs here                                                             */
 } anyattn_group_options;
 #define ANYATTN_GROUP_OPTIONS_SIZE ANYATTN_END_OFFSET(anyattn_group_options, stream)
 
@@ -103,24 +104,24 @@ ANYATTN_API void anyattn_group_destroy(anyattn_group* group);
 
 /* Strings live as long as the group. */
 typedef struct anyattn_group_info {
-  uint32_t                     struct_size;      /* end offset of the last field the caller knew                            */
-  uint32_t                     device_kind;
-  int32_t                      device_ordinal;
-  uint32_t                     is_mla;           /* 1: forward_mqa, context_gather, forward_mha; 0: forward                 */
-  uint32_t                     needs_split;      /* 1: DECODE and PREFILL parts are updated apart (MLA, or two backends)    */
-  uint32_t                     block_size;       /* kernel block; 0 where ragged                                            */
-  uint32_t                     decode_threshold; /* rows a request may have and still be decode; >= 1                       */
-  uint32_t                     graph_level;      /* reached in warm-up                                                      */
-  uint32_t                     query_lengths;    /* ANYATTN_QUERY_* of the decode backend                                   */
-  uint32_t                     lse_bases;        /* bits                                                                    */
-  const char*                  backend;          /* of prefill (and of decode unless needs_split with two)                  */
-  const char*                  decode_backend;
-  const char*                  plugin;           /* id                                                                      */
-  const char*                  kv_cache_dtype;   /* resolved; null where ragged                                             */
-  const char*                  label;
-  const anyattn_kv_cache_spec* spec;             /* null where ragged; lives as long as the group                           */
-  uint64_t                     scratch_bytes;
-  uint64_t                     persistent_bytes;
+  uint32_t struct_size; /* end offset of the last field the caller knew                            */
+  uint32_t device_kind;
+  int32_t device_ordinal;
+  uint32_t is_mla;           /* 1: forward_mqa, context_gather, forward_mha; 0: forward                 */
+  uint32_t needs_split;      /* 1: DECODE and PREFILL parts are updated apart (MLA, or two backends)    */
+  uint32_t block_size;       /* kernel block; 0 where ragged                                            */
+  uint32_t decode_threshold; /* rows a request may have and still be decode; >= 1                       */
+  uint32_t graph_level;      /* reached in warm-up                                                      */
+  uint32_t query_lengths;    /* ANYATTN_QUERY_* of the decode backend                                   */
+  uint32_t lse_bases;        /* bits                                                                    */
+  const char* backend;       /* of prefill (and of decode unless needs_split with two)                  */
+  const char* decode_backend;
+  const char* plugin;         /* id                                                                      */
+  const char* kv_cache_dtype; /* resolved; null where ragged                                             */
+  const char* label;
+  const anyattn_kv_cache_spec* spec; /* null where ragged; lives as long as the group                           */
+  uint64_t scratch_bytes;
+  uint64_t persistent_bytes;
 } anyattn_group_info;
 #define ANYATTN_GROUP_INFO_SIZE ANYATTN_END_OFFSET(anyattn_group_info, persistent_bytes)
 
@@ -148,7 +149,8 @@ ANYATTN_API int32_t anyattn_group_merge_states(anyattn_group* group, const anyat
 
 typedef void (*anyattn_work_fn)(void* argument, uint64_t begin, uint64_t end, uint32_t worker);
 /* The runtime's own fork-join pool, for an engine's CPU work between attention calls. */
-ANYATTN_API int32_t anyattn_parallel_for(anyattn_runtime* runtime, uint64_t count, uint64_t grain, anyattn_work_fn fn, void* argument);
+ANYATTN_API int32_t anyattn_parallel_for(anyattn_runtime* runtime, uint64_t count, uint64_t grain, anyattn_work_fn fn,
+                                         void* argument);
 ANYATTN_API uint32_t anyattn_num_workers(const anyattn_runtime* runtime);
 
 #ifdef __cplusplus

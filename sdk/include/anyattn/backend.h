@@ -13,39 +13,39 @@ extern "C" {
 
 /* ---- reasons: why a backend says no. One call of `add` for each; ids are registered in ABI.md. ---------- */
 
-#define ANYATTN_REASON_FEATURE_UNKNOWN 1u   /* a feature bit newer than the backend        */
-#define ANYATTN_REASON_FEATURE 2u           /* a known feature the backend does not do     */
-#define ANYATTN_REASON_HEAD_SIZE 3u         /* head_size, head_size_v, their pairing       */
-#define ANYATTN_REASON_HEADS 4u             /* head counts or their ratio                  */
-#define ANYATTN_REASON_DTYPE 5u             /* q_dtype, out_dtype                          */
-#define ANYATTN_REASON_KV_CACHE_DTYPE 6u    /* kv_cache_dtype, or its pairing with others  */
+#define ANYATTN_REASON_FEATURE_UNKNOWN 1u /* a feature bit newer than the backend        */
+#define ANYATTN_REASON_FEATURE 2u         /* a known feature the backend does not do     */
+#define ANYATTN_REASON_HEAD_SIZE 3u       /* head_size, head_size_v, their pairing       */
+#define ANYATTN_REASON_HEADS 4u           /* head counts or their ratio                  */
+#define ANYATTN_REASON_DTYPE 5u           /* q_dtype, out_dtype                          */
+#define ANYATTN_REASON_KV_CACHE_DTYPE 6u  /* kv_cache_dtype, or its pairing with others  */
 #define ANYATTN_REASON_BLOCK_SIZE 7u
-#define ANYATTN_REASON_KEY_SOURCE 8u        /* paged or ragged                             */
-#define ANYATTN_REASON_MLA 9u               /* MLA asked of a plain backend or the reverse */
-#define ANYATTN_REASON_MLA_SIZE 10u         /* kv_lora_rank, nope, rope, v                 */
+#define ANYATTN_REASON_KEY_SOURCE 8u /* paged or ragged                             */
+#define ANYATTN_REASON_MLA 9u        /* MLA asked of a plain backend or the reverse */
+#define ANYATTN_REASON_MLA_SIZE 10u  /* kv_lora_rank, nope, rope, v                 */
 #define ANYATTN_REASON_PHASE 11u
 #define ANYATTN_REASON_GRAPH_LEVEL 12u
-#define ANYATTN_REASON_DEVICE 13u           /* architecture, instruction set, driver       */
-#define ANYATTN_REASON_COMPILER 14u         /* needs a run-time compiler that is not there */
-#define ANYATTN_REASON_COMBINATION 15u      /* each alone would do, together not           */
-#define ANYATTN_REASON_PARAMETER 16u        /* a feature's parameter is out of range       */
-#define ANYATTN_REASON_OPTION 17u           /* a plugin option forbids it                  */
-#define ANYATTN_REASON_VENDOR 0x10000u      /* first id of the vendor range; texts explain */
+#define ANYATTN_REASON_DEVICE 13u      /* architecture, instruction set, driver       */
+#define ANYATTN_REASON_COMPILER 14u    /* needs a run-time compiler that is not there */
+#define ANYATTN_REASON_COMBINATION 15u /* each alone would do, together not           */
+#define ANYATTN_REASON_PARAMETER 16u   /* a feature's parameter is out of range       */
+#define ANYATTN_REASON_OPTION 17u      /* a plugin option forbids it                  */
+#define ANYATTN_REASON_VENDOR 0x10000u /* first id of the vendor range; texts explain */
 
 typedef struct anyattn_reason {
-  uint32_t    struct_size; /* end offset of the last field the writer knew                                */
-  uint32_t    id;          /* ANYATTN_REASON_*                                                            */
-  const char* field;       /* of the problem, of the facts, or the feature's name; borrowed for the call  */
-  const char* wanted;      /* the value asked for, as text                                                */
-  const char* allowed;     /* what would do, as text                                                      */
-  const char* hint;        /* the nearest change that helps; may be null                                  */
+  uint32_t struct_size; /* end offset of the last field the writer knew                                */
+  uint32_t id;          /* ANYATTN_REASON_*                                                            */
+  const char* field;    /* of the problem, of the facts, or the feature's name; borrowed for the call  */
+  const char* wanted;   /* the value asked for, as text                                                */
+  const char* allowed;  /* what would do, as text                                                      */
+  const char* hint;     /* the nearest change that helps; may be null                                  */
 } anyattn_reason;
 #define ANYATTN_REASON_SIZE ANYATTN_END_OFFSET(anyattn_reason, hint)
 
 typedef struct anyattn_reason_sink {
   uint32_t struct_size; /* end offset of the last field the writer knew */
   uint32_t reserved;    /* 0                                            */
-  void*    context;
+  void* context;
   void (*add)(void* context, const anyattn_reason* reason); /* required; copies */
 } anyattn_reason_sink;
 #define ANYATTN_REASON_SINK_SIZE ANYATTN_END_OFFSET(anyattn_reason_sink, add)
@@ -63,13 +63,13 @@ typedef struct anyattn_support_report {
   uint32_t block_size;          /* the size asked for, or the preference where 0 was asked; 0 where ragged        */
   uint32_t block_size_multiple; /* kernel block sizes taken: every multiple of this; 0 = only the list below      */
   uint32_t num_block_sizes;
-  uint32_t block_sizes[8];      /* [num_block_sizes]                                                              */
-  uint32_t query_lengths;       /* ANYATTN_QUERY_*                                                                */
-  uint32_t decode_threshold;    /* longest query that counts as decode when a batch is reordered; 0 = no opinion  */
-  uint32_t graph_level;         /* ANYATTN_GRAPH_* that warmup can reach                                          */
-  uint32_t lse_bases;           /* ANYATTN_LSE_* bits; 0 without the LSE feature                                  */
-  uint32_t needs_host_lengths;  /* 1: metadata_update reads the host copies                                       */
-  double   cost_hint;           /* ns for one decode row of 1,024 keys; 0 = no estimate; a hint, never a promise  */
+  uint32_t block_sizes[8];     /* [num_block_sizes]                                                              */
+  uint32_t query_lengths;      /* ANYATTN_QUERY_*                                                                */
+  uint32_t decode_threshold;   /* longest query that counts as decode when a batch is reordered; 0 = no opinion  */
+  uint32_t graph_level;        /* ANYATTN_GRAPH_* that warmup can reach                                          */
+  uint32_t lse_bases;          /* ANYATTN_LSE_* bits; 0 without the LSE feature                                  */
+  uint32_t needs_host_lengths; /* 1: metadata_update reads the host copies                                       */
+  double cost_hint;            /* ns for one decode row of 1,024 keys; 0 = no estimate; a hint, never a promise  */
 } anyattn_support_report;
 #define ANYATTN_SUPPORT_REPORT_SIZE ANYATTN_END_OFFSET(anyattn_support_report, cost_hint)
 
@@ -89,7 +89,7 @@ typedef struct anyattn_memory {
 #define ANYATTN_METADATA_FAST 1u          /* a cheaper plan for draft steps; same answer                      */
 #define ANYATTN_METADATA_GRAPH_CAPTURE 2u /* launches depend on the limits, never on the batch                */
 
-typedef struct anyattn_impl     anyattn_impl;     /* opaque; a backend made ready for one problem on one device   */
+typedef struct anyattn_impl anyattn_impl;         /* opaque; a backend made ready for one problem on one device   */
 typedef struct anyattn_metadata anyattn_metadata; /* opaque; what an impl makes of a batch, once a step           */
 
 /* Receives one accepted spec; copies it. */
@@ -102,8 +102,8 @@ typedef void (*anyattn_spec_fn)(void* context, const anyattn_kv_cache_spec* spec
  * accept null. Threads: supports, kv_cache_spec and memory from any thread; after warmup any number of threads may call the
  * hot slots on one impl, each with its own stream and scratch; one metadata is updated by one thread while none reads it. */
 typedef struct anyattn_backend {
-  uint32_t    struct_size; /* end offset of the last field the writer knew                       */
-  uint32_t    device_kind; /* ANYATTN_DEVICE_*                                                   */
+  uint32_t struct_size;    /* end offset of the last field the writer knew                       */
+  uint32_t device_kind;    /* ANYATTN_DEVICE_*                                                   */
   const char* name;        /* [A-Z][A-Z0-9_]*, unique in the plugin for a kind; lives for ever   */
   const char* description; /* one line for people; may be null                                   */
 

@@ -12,23 +12,23 @@ extern "C" {
 
 /* Everything `supports` may know of a device; needs no device to be read. Strings are borrowed for the call. */
 typedef struct anyattn_device_facts {
-  uint32_t    struct_size;             /* end offset of the last field the writer knew                              */
-  uint32_t    device_kind;             /* ANYATTN_DEVICE_*                                                          */
-  int32_t     ordinal;
-  uint32_t    arch_major;              /* 9 of sm_90; 9 of gfx942; 0 on the CPU                                     */
-  uint32_t    arch_minor;              /* 0 of sm_90; 0x42 of gfx942                                                */
-  uint32_t    num_multiprocessors;     /* SMs, compute units, cores                                                 */
-  uint32_t    warp_size;               /* 32, 64; 1 on the CPU                                                      */
-  uint32_t    shared_memory_per_block; /* bytes a block may opt in to; 0 on the CPU                                 */
-  uint64_t    memory_bytes;            /* in all                                                                    */
-  uint64_t    l2_bytes;                /* 0 = unknown                                                               */
-  uint64_t    features;                /* ANYATTN_DEVICE_HAS_*                                                      */
-  uint32_t    driver_version;          /* 1000 * major + 10 * minor as the vendor counts; 0 = no driver             */
-  uint32_t    runtime_version;         /* likewise                                                                  */
-  uint32_t    compiler_version;        /* run-time compiler (NVRTC, hiprtc), likewise; 0 = none                     */
-  uint32_t    reserved;                /* 0                                                                         */
-  const char* architecture;            /* "sm_90", "gfx942", "x86-64-v4"; never null                                */
-  const char* name;                    /* for people; never null                                                    */
+  uint32_t struct_size; /* end offset of the last field the writer knew                              */
+  uint32_t device_kind; /* ANYATTN_DEVICE_*                                                          */
+  int32_t ordinal;
+  uint32_t arch_major;              /* 9 of sm_90; 9 of gfx942; 0 on the CPU                                     */
+  uint32_t arch_minor;              /* 0 of sm_90; 0x42 of gfx942                                                */
+  uint32_t num_multiprocessors;     /* SMs, compute units, cores                                                 */
+  uint32_t warp_size;               /* 32, 64; 1 on the CPU                                                      */
+  uint32_t shared_memory_per_block; /* bytes a block may opt in to; 0 on the CPU                                 */
+  uint64_t memory_bytes;            /* in all                                                                    */
+  uint64_t l2_bytes;                /* 0 = unknown                                                               */
+  uint64_t features;                /* ANYATTN_DEVICE_HAS_*                                                      */
+  uint32_t driver_version;          /* 1000 * major + 10 * minor as the vendor counts; 0 = no driver             */
+  uint32_t runtime_version;         /* likewise                                                                  */
+  uint32_t compiler_version;        /* run-time compiler (NVRTC, hiprtc), likewise; 0 = none                     */
+  uint32_t reserved;                /* 0                                                                         */
+  const char* architecture;         /* "sm_90", "gfx942", "x86-64-v4"; never null                                */
+  const char* name;                 /* for people; never null                                                    */
 } anyattn_device_facts;
 #define ANYATTN_DEVICE_FACTS_SIZE ANYATTN_END_OFFSET(anyattn_device_facts, name)
 
@@ -43,9 +43,9 @@ typedef struct anyattn_device_facts {
  * kind has no graphs). Streams, events and graphs are the vendor's native handles as pointers; stream null is the default
  * stream. No slot leaves another device current than it found, set_current excepted. */
 typedef struct anyattn_device_provider {
-  uint32_t    struct_size; /* end offset of the last field the writer knew  */
-  uint32_t    device_kind; /* ANYATTN_DEVICE_*                              */
-  const char* name;        /* "cuda", "hip"; the kind's name in every text  */
+  uint32_t struct_size; /* end offset of the last field the writer knew  */
+  uint32_t device_kind; /* ANYATTN_DEVICE_*                              */
+  const char* name;     /* "cuda", "hip"; the kind's name in every text  */
   /* Number of devices; 0 with OK where there are none or no driver: `why` then gets one sentence. */
   int32_t (*enumerate)(const anyattn_host* host, uint32_t* count, anyattn_error* why);
   /* Fills what fits of *facts (sized and zeroed by the caller). Strings live as long as the process. */

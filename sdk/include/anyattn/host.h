@@ -45,10 +45,10 @@ typedef struct anyattn_cpu_facts {
 
 /* One plugin option from the configuration; values are text as written there. */
 typedef struct anyattn_option {
-  uint32_t    struct_size; /* end offset of the last field the writer knew */
-  uint32_t    reserved;    /* 0                                            */
-  const char* key;         /* borrowed as long as the host table           */
-  const char* value;       /* borrowed as long as the host table           */
+  uint32_t struct_size; /* end offset of the last field the writer knew */
+  uint32_t reserved;    /* 0                                            */
+  const char* key;      /* borrowed as long as the host table           */
+  const char* value;    /* borrowed as long as the host table           */
 } anyattn_option;
 #define ANYATTN_OPTION_SIZE ANYATTN_END_OFFSET(anyattn_option, value)
 
@@ -57,21 +57,21 @@ typedef void (*anyattn_range_fn)(void* argument, uint64_t begin, uint64_t end, u
 
 /* Lent to a plugin: valid during the call that gets it, and from impl_create until that impl is destroyed. */
 typedef struct anyattn_host {
-  uint32_t                 struct_size;   /* end offset of the last field the writer knew                                  */
-  uint32_t                 abi_version;   /* negotiated; in the entry call the host's highest                              */
-  void*                    context;       /* first argument of the functions below                                         */
+  uint32_t struct_size; /* end offset of the last field the writer knew                                  */
+  uint32_t abi_version; /* negotiated; in the entry call the host's highest                              */
+  void* context;        /* first argument of the functions below                                         */
   /* Required. One line of text without newline; never on the hot path; any thread. */
   void (*log)(void* context, int32_t level, const char* text);
   /* Required. Splits [0, count) into ranges of at least `grain` items (the last may be shorter) and runs them on the
    * host's threads, the caller among them; returns when all are done. No allocation, no lock that blocks another caller's
    * progress. Two items that run at once see different `worker` numbers. Status: OK, or INVALID_ARGUMENT for a null fn. */
   int32_t (*parallel_for)(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument);
-  uint32_t                 num_workers;   /* worker numbers are below it; > 0; fixed for the host's life                   */
-  uint32_t                 num_options;
-  uint32_t                 option_stride; /* bytes from one element of options to the next                                 */
-  uint32_t                 reserved;      /* 0                                                                             */
-  const anyattn_option*    options;       /* [num_options], this plugin's, in the file's order                             */
-  const anyattn_cpu_facts* cpu;           /* never null                                                                    */
+  uint32_t num_workers; /* worker numbers are below it; > 0; fixed for the host's life                   */
+  uint32_t num_options;
+  uint32_t option_stride;        /* bytes from one element of options to the next                                 */
+  uint32_t reserved;             /* 0                                                                             */
+  const anyattn_option* options; /* [num_options], this plugin's, in the file's order                             */
+  const anyattn_cpu_facts* cpu;  /* never null                                                                    */
 } anyattn_host;
 #define ANYATTN_HOST_SIZE ANYATTN_END_OFFSET(anyattn_host, cpu)
 

@@ -12,30 +12,30 @@ extern "C" {
 
 /* An option the plugin reads; the host refuses others and says so with file and line. */
 typedef struct anyattn_option_info {
-  uint32_t    struct_size; /* end offset of the last field the writer knew              */
-  uint32_t    reserved;    /* 0                                                         */
+  uint32_t struct_size; /* end offset of the last field the writer knew              */
+  uint32_t reserved;    /* 0                                                         */
   const char* key;
-  const char* fallback;    /* value where the configuration names none                  */
-  const char* allowed;     /* "auto | avx512 | avx2": choices, or any text for people    */
+  const char* fallback; /* value where the configuration names none                  */
+  const char* allowed;  /* "auto | avx512 | avx2": choices, or any text for people    */
 } anyattn_option_info;
 #define ANYATTN_OPTION_INFO_SIZE ANYATTN_END_OFFSET(anyattn_option_info, allowed)
 
 /* Constant; lives as long as the process. */
 typedef struct anyattn_plugin {
-  uint32_t    struct_size;    /* end offset of the last field the writer knew                            */
-  uint32_t    abi_version;    /* the version chosen in the entry call, not the one compiled against      */
-  uint32_t    abi_min;        /* range the plugin speaks                                                 */
-  uint32_t    abi_max;
-  const char* id;             /* reverse domain name: org.anyattn.cpu                                    */
+  uint32_t struct_size; /* end offset of the last field the writer knew                            */
+  uint32_t abi_version; /* the version chosen in the entry call, not the one compiled against      */
+  uint32_t abi_min;     /* range the plugin speaks                                                 */
+  uint32_t abi_max;
+  const char* id; /* reverse domain name: org.anyattn.cpu                                    */
   const char* vendor;
-  const char* version;        /* of the plugin, free text                                                */
-  const char* license;        /* SPDX expression                                                         */
-  uint32_t    num_backends;
-  uint32_t    num_providers;
-  const anyattn_backend* const*         backends;  /* [num_backends]; null only with 0                   */
+  const char* version; /* of the plugin, free text                                                */
+  const char* license; /* SPDX expression                                                         */
+  uint32_t num_backends;
+  uint32_t num_providers;
+  const anyattn_backend* const* backends;          /* [num_backends]; null only with 0                   */
   const anyattn_device_provider* const* providers; /* [num_providers]; null only with 0                  */
-  uint32_t    num_options;
-  uint32_t    option_stride;  /* bytes from one element of options to the next                           */
+  uint32_t num_options;
+  uint32_t option_stride;             /* bytes from one element of options to the next                           */
   const anyattn_option_info* options; /* [num_options]; null only with 0                                 */
   /* Optional; absent: nothing to do. Called at most once a process, when its last runtime closes. */
   void (*shutdown)(void);

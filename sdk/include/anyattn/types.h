@@ -27,25 +27,25 @@ extern "C" {
 /* ---- status --------------------------------------------------------------------------------------------- */
 
 #define ANYATTN_OK 0
-#define ANYATTN_INVALID_ARGUMENT 1   /* the call is wrong; nothing was changed                                */
-#define ANYATTN_UNSUPPORTED 2        /* right, but this backend does not do it; reasons say why               */
-#define ANYATTN_UNIMPLEMENTED 3      /* an optional slot or a slot of the other family (forward on MLA)       */
-#define ANYATTN_OUT_OF_MEMORY 4      /* never fits: larger than the device, or than what was locked           */
-#define ANYATTN_MEMORY_NOT_NOW 5     /* would fit once something is released; trying again later makes sense  */
-#define ANYATTN_DEVICE_ERROR 6       /* the device reported an error; the text holds its words                */
-#define ANYATTN_DEVICE_LOST 7        /* nothing on this device works any more                                 */
-#define ANYATTN_CAPTURE_VIOLATION 8  /* the call is not allowed while a graph is captured                     */
-#define ANYATTN_ABI_MISMATCH 9       /* version ranges do not meet, or a struct is too short                  */
-#define ANYATTN_INTERNAL 10          /* an exception or a broken invariant inside the callee                  */
-#define ANYATTN_NOT_FOUND 11         /* a name, file or device that is not there                              */
+#define ANYATTN_INVALID_ARGUMENT 1  /* the call is wrong; nothing was changed                                */
+#define ANYATTN_UNSUPPORTED 2       /* right, but this backend does not do it; reasons say why               */
+#define ANYATTN_UNIMPLEMENTED 3     /* an optional slot or a slot of the other family (forward on MLA)       */
+#define ANYATTN_OUT_OF_MEMORY 4     /* never fits: larger than the device, or than what was locked           */
+#define ANYATTN_MEMORY_NOT_NOW 5    /* would fit once something is released; trying again later makes sense  */
+#define ANYATTN_DEVICE_ERROR 6      /* the device reported an error; the text holds its words                */
+#define ANYATTN_DEVICE_LOST 7       /* nothing on this device works any more                                 */
+#define ANYATTN_CAPTURE_VIOLATION 8 /* the call is not allowed while a graph is captured                     */
+#define ANYATTN_ABI_MISMATCH 9      /* version ranges do not meet, or a struct is too short                  */
+#define ANYATTN_INTERNAL 10         /* an exception or a broken invariant inside the callee                  */
+#define ANYATTN_NOT_FOUND 11        /* a name, file or device that is not there                              */
 
 /* Caller-owned error slot. Frozen for the major. The callee writes one sentence (who, what was asked, what is
  * possible), truncated to capacity and NUL-terminated. Every function accepts a null pointer to it. */
 typedef struct anyattn_error {
-  char*    text;     /* owned by the caller; may be null where capacity is 0                              */
+  char* text;        /* owned by the caller; may be null where capacity is 0                              */
   uint32_t capacity; /* bytes at text, terminator included                                                */
   uint32_t length;   /* out: bytes the whole sentence needs without terminator; >= capacity means cut     */
-  int32_t  status;   /* out: the status the function returned                                             */
+  int32_t status;    /* out: the status the function returned                                             */
   uint32_t reserved; /* 0                                                                                 */
 } anyattn_error;
 
@@ -73,12 +73,12 @@ typedef struct anyattn_error {
 /* ---- tensor: DLTensor's bytes; frozen for the major ----------------------------------------------------- */
 
 typedef struct anyattn_tensor {
-  void*    data;        /* borrowed; null where the tensor is absent                                          */
-  int32_t  device_type; /* ANYATTN_DEVICE_*                                                                   */
-  int32_t  device_id;   /* ordinal                                                                            */
-  int32_t  ndim;        /* 0 where the tensor is absent                                                       */
-  uint8_t  dtype_code;  /* the three parts of an ANYATTN_DTYPE_* word                                         */
-  uint8_t  dtype_bits;
+  void* data;          /* borrowed; null where the tensor is absent                                          */
+  int32_t device_type; /* ANYATTN_DEVICE_*                                                                   */
+  int32_t device_id;   /* ordinal                                                                            */
+  int32_t ndim;        /* 0 where the tensor is absent                                                       */
+  uint8_t dtype_code;  /* the three parts of an ANYATTN_DTYPE_* word                                         */
+  uint8_t dtype_bits;
   uint16_t dtype_lanes;
   int64_t* shape;       /* [ndim], borrowed; always present where data is                                     */
   int64_t* strides;     /* [ndim], in elements, borrowed; always present where data is (never null = compact) */

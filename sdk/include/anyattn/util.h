@@ -29,10 +29,11 @@ static inline void anyattn_read_struct(void* own, uint32_t own_size, const void*
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
-static inline int32_t anyattn_error_set(anyattn_error* error, int32_t status, const char* format, ...) {
+static inline int32_t
+anyattn_error_set(anyattn_error* error, int32_t status, const char* format, ...) {
   if (error) {
     va_list values;
-    int     length;
+    int length;
     va_start(values, format);
     length = vsnprintf(error->text, error->text ? error->capacity : 0, format, values);
     va_end(values);
@@ -51,21 +52,22 @@ static inline uint64_t anyattn_kv_cache_spec_digest(const anyattn_kv_cache_spec*
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   uint64_t words[3];
   uint32_t i, j;
-#define ANYATTN_HASH_WORD_(value)                                   \
-  do {                                                              \
-    uint64_t word_ = (uint64_t)(value);                             \
-    int      byte_;                                                 \
-    for (byte_ = 0; byte_ < 8; ++byte_) {                           \
-      hash = (hash ^ (word_ & 0xffu)) * UINT64_C(0x100000001b3);    \
-      word_ >>= 8;                                                  \
-    }                                                               \
+#define ANYATTN_HASH_WORD_(value)                                \
+  do {                                                           \
+    uint64_t word_ = (uint64_t)(value);                          \
+    int byte_;                                                   \
+    for (byte_ = 0; byte_ < 8; ++byte_) {                        \
+      hash = (hash ^ (word_ & 0xffu)) * UINT64_C(0x100000001b3); \
+      word_ >>= 8;                                               \
+    }                                                            \
   } while (0)
   words[0] = spec->block_size;
   words[1] = spec->block_bytes;
   words[2] = spec->num_planes;
   for (i = 0; i < 3; ++i) ANYATTN_HASH_WORD_(words[i]);
   for (i = 0; i < spec->num_planes; ++i) {
-    const anyattn_plane* plane = (const anyattn_plane*)(const void*)((const char*)spec->planes + (size_t)i * spec->plane_stride);
+    const anyattn_plane* plane =
+        (const anyattn_plane*)(const void*)((const char*)spec->planes + (size_t)i * spec->plane_stride);
     ANYATTN_HASH_WORD_(plane->role);
     ANYATTN_HASH_WORD_(plane->dtype);
     ANYATTN_HASH_WORD_(plane->ndim);
