@@ -24,38 +24,38 @@ extern "C" {
 typedef struct anyattn_kv_pool anyattn_kv_pool;
 
 typedef struct anyattn_kv_group_options {
-  uint32_t                     struct_size; /* end offset of the last field the caller knew                            */
-  uint32_t                     num_layers;  /* with cache memory of their own (not those that share another's), > 0    */
-  uint32_t                     block_size;  /* tokens a manager block, a multiple of spec->block_size; 0 = the spec's  */
-  int32_t                      window_left; /* as in the problem; -1 = unlimited                                       */
-  const anyattn_kv_cache_spec* spec;        /* of the group (anyattn_group_info.spec); copied                          */
-  const char*                  label;       /* the layer kind, for texts; copied; may be null                          */
+  uint32_t struct_size;              /* end offset of the last field the caller knew                            */
+  uint32_t num_layers;               /* with cache memory of their own (not those that share another's), > 0    */
+  uint32_t block_size;               /* tokens a manager block, a multiple of spec->block_size; 0 = the spec's  */
+  int32_t window_left;               /* as in the problem; -1 = unlimited                                       */
+  const anyattn_kv_cache_spec* spec; /* of the group (anyattn_group_info.spec); copied                          */
+  const char* label;                 /* the layer kind, for texts; copied; may be null                          */
 } anyattn_kv_group_options;
 #define ANYATTN_KV_GROUP_OPTIONS_SIZE ANYATTN_END_OFFSET(anyattn_kv_group_options, label)
 
 typedef struct anyattn_kv_pool_options {
-  uint32_t                        struct_size;    /* end offset of the last field the caller knew                              */
-  uint32_t                        num_groups;     /* > 0                                                                       */
-  uint32_t                        group_stride;   /* bytes from one element of groups to the next                              */
-  uint32_t                        device_kind;    /* ANYATTN_DEVICE_*                                                          */
-  int32_t                         device_ordinal;
-  uint32_t                        max_num_reqs;   /* requests held at once, > 0                                                */
-  uint32_t                        max_seq_len;    /* tokens of one request, > 0                                                */
-  uint32_t                        no_sharing;     /* 1: no block is ever found by content                                      */
-  const anyattn_kv_group_options* groups;         /* [num_groups], borrowed for the call                                       */
-  uint64_t                        budget_bytes;   /* device memory to take; 0 = num_blocks decides                             */
-  uint64_t                        num_blocks;     /* budget as a count of the largest group's manager blocks; 0 = budget_bytes */
+  uint32_t struct_size;  /* end offset of the last field the caller knew                              */
+  uint32_t num_groups;   /* > 0                                                                       */
+  uint32_t group_stride; /* bytes from one element of groups to the next                              */
+  uint32_t device_kind;  /* ANYATTN_DEVICE_*                                                          */
+  int32_t device_ordinal;
+  uint32_t max_num_reqs;                  /* requests held at once, > 0                                                */
+  uint32_t max_seq_len;                   /* tokens of one request, > 0                                                */
+  uint32_t no_sharing;                    /* 1: no block is ever found by content                                      */
+  const anyattn_kv_group_options* groups; /* [num_groups], borrowed for the call                                       */
+  uint64_t budget_bytes;                  /* device memory to take; 0 = num_blocks decides                             */
+  uint64_t num_blocks;                    /* budget as a count of the largest group's manager blocks; 0 = budget_bytes */
 } anyattn_kv_pool_options;
 #define ANYATTN_KV_POOL_OPTIONS_SIZE ANYATTN_END_OFFSET(anyattn_kv_pool_options, num_blocks)
 
 /* Takes the memory. Exactly one of budget_bytes and num_blocks is given. The runtime outlives the pool. */
-ANYATTN_API int32_t anyattn_kv_pool_create(anyattn_runtime* runtime, const anyattn_kv_pool_options* options, anyattn_kv_pool** pool,
-                                           anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_create(anyattn_runtime* runtime, const anyattn_kv_pool_options* options,
+                                           anyattn_kv_pool** pool, anyattn_error* error);
 ANYATTN_API void anyattn_kv_pool_destroy(anyattn_kv_pool* pool); /* no call that reads the cache is under way */
 
 /* Where the blocks of one layer are: args.cache. *cache is sized by the caller; its spec lives as long as the pool. */
-ANYATTN_API int32_t anyattn_kv_pool_layer_cache(const anyattn_kv_pool* pool, uint32_t group, uint32_t layer, anyattn_cache* cache,
-                                                anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_layer_cache(const anyattn_kv_pool* pool, uint32_t group, uint32_t layer,
+                                                anyattn_cache* cache, anyattn_error* error);
 
 /* Width that a block table of this group needs: kernel blocks of max_seq_len tokens. 0 for a group that is not there. */
 ANYATTN_API uint32_t anyattn_kv_pool_max_blocks_per_req(const anyattn_kv_pool* pool, uint32_t group);
@@ -65,17 +65,19 @@ ANYATTN_API uint32_t anyattn_kv_pool_max_blocks_per_req(const anyattn_kv_pool* p
 /* Takes a request in with the token ids known so far, and the longest prefix that every group still holds. *cached_tokens:
  * tokens that need no computing; always fewer than num_tokens. salt: requests with unlike salts share nothing (tenant, adapter).
  * MEMORY_NOT_NOW when max_num_reqs requests are held. */
-ANYATTN_API int32_t anyattn_kv_pool_begin(anyattn_kv_pool* pool, uint64_t request, const int32_t* token_ids, uint32_t num_tokens,
-                                          uint64_t salt, uint32_t* cached_tokens, anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_begin(anyattn_kv_pool* pool, uint64_t request, const int32_t* token_ids,
+                                          uint32_t num_tokens, uint64_t salt, uint32_t* cached_tokens, anyattn_error* error);
 /* More token ids, behind those known: generated ones. Tokens never named can be computed but not shared. */
-ANYATTN_API int32_t anyattn_kv_pool_append(anyattn_kv_pool* pool, uint64_t request, const int32_t* token_ids, uint32_t num_tokens,
-                                           anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_append(anyattn_kv_pool* pool, uint64_t request, const int32_t* token_ids,
+                                           uint32_t num_tokens, anyattn_error* error);
 /* Makes room for the first total_tokens tokens in every group, or changes nothing: MEMORY_NOT_NOW with the numbers, or
  * OUT_OF_MEMORY where it would not fit into the empty pool. */
-ANYATTN_API int32_t anyattn_kv_pool_reserve(anyattn_kv_pool* pool, uint64_t request, uint32_t total_tokens, anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_reserve(anyattn_kv_pool* pool, uint64_t request, uint32_t total_tokens,
+                                            anyattn_error* error);
 /* The first computed_tokens tokens are in the cache (or queued on the stream that later calls use): full blocks become
  * findable, blocks wholly behind a window are given back. */
-ANYATTN_API int32_t anyattn_kv_pool_commit(anyattn_kv_pool* pool, uint64_t request, uint32_t computed_tokens, anyattn_error* error);
+ANYATTN_API int32_t anyattn_kv_pool_commit(anyattn_kv_pool* pool, uint64_t request, uint32_t computed_tokens,
+                                           anyattn_error* error);
 /* Gives every block back; findable ones stay so while memory allows. Finish and preemption alike. */
 ANYATTN_API int32_t anyattn_kv_pool_release(anyattn_kv_pool* pool, uint64_t request, anyattn_error* error);
 
@@ -92,18 +94,18 @@ ANYATTN_API int32_t anyattn_kv_pool_slot_mapping(const anyattn_kv_pool* pool, ui
 /* ---- figures -------------------------------------------------------------------------------------------- */
 
 typedef struct anyattn_kv_pool_stats {
-  uint32_t struct_size;     /* end offset of the last field the caller knew                                  */
-  uint32_t num_reqs;        /* held now                                                                      */
-  uint64_t pool_bytes;      /* taken from the device                                                         */
+  uint32_t struct_size; /* end offset of the last field the caller knew                                  */
+  uint32_t num_reqs;    /* held now                                                                      */
+  uint64_t pool_bytes;  /* taken from the device                                                         */
   uint64_t page_bytes;
   uint64_t total_pages;
-  uint64_t used_pages;      /* with a block that a request holds                                             */
-  uint64_t cached_pages;    /* held by none, with findable blocks                                            */
+  uint64_t used_pages;   /* with a block that a request holds                                             */
+  uint64_t cached_pages; /* held by none, with findable blocks                                            */
   uint64_t peak_used_pages;
-  uint64_t used_bytes;      /* of blocks that requests hold, each counted once                               */
-  uint64_t begun_tokens;    /* token ids given to begin, in all                                              */
-  uint64_t reused_tokens;   /* of these found in the cache                                                   */
-  uint64_t evicted_blocks;  /* findable blocks whose memory was taken                                        */
+  uint64_t used_bytes;     /* of blocks that requests hold, each counted once                               */
+  uint64_t begun_tokens;   /* token ids given to begin, in all                                              */
+  uint64_t reused_tokens;  /* of these found in the cache                                                   */
+  uint64_t evicted_blocks; /* findable blocks whose memory was taken                                        */
 } anyattn_kv_pool_stats;
 #define ANYATTN_KV_POOL_STATS_SIZE ANYATTN_END_OFFSET(anyattn_kv_pool_stats, evicted_blocks)
 
@@ -111,15 +113,15 @@ ANYATTN_API int32_t anyattn_kv_pool_get_stats(const anyattn_kv_pool* pool, anyat
 
 /* One group's share. */
 typedef struct anyattn_kv_group_stats {
-  uint32_t    struct_size;        /* end offset of the last field the caller knew                           */
-  uint32_t    block_size;         /* tokens a manager block                                                 */
-  uint32_t    kernel_block_size;  /* tokens a kernel block                                                  */
-  uint32_t    blocks_per_page;    /* manager blocks                                                         */
-  uint64_t    block_bytes;        /* a manager block with all its layers and padding                        */
-  uint64_t    max_blocks;         /* manager blocks, were the whole pool this group's                       */
-  uint64_t    used_blocks;        /* held by requests                                                       */
-  uint64_t    cached_blocks;      /* held by none, findable                                                 */
-  const char* label;              /* lives as long as the pool                                              */
+  uint32_t struct_size;       /* end offset of the last field the caller knew                           */
+  uint32_t block_size;        /* tokens a manager block                                                 */
+  uint32_t kernel_block_size; /* tokens a kernel block                                                  */
+  uint32_t blocks_per_page;   /* manager blocks                                                         */
+  uint64_t block_bytes;       /* a manager block with all its layers and padding                        */
+  uint64_t max_blocks;        /* manager blocks, were the whole pool this group's                       */
+  uint64_t used_blocks;       /* held by requests                                                       */
+  uint64_t cached_blocks;     /* held by none, findable                                                 */
+  const char* label;          /* lives as long as the pool                                              */
 } anyattn_kv_group_stats;
 #define ANYATTN_KV_GROUP_STATS_SIZE ANYATTN_END_OFFSET(anyattn_kv_group_stats, label)
 

@@ -21,27 +21,27 @@ ANYATTN_API void anyattn_model_destroy(anyattn_model* model);
 
 /* Strings live as long as the model. */
 typedef struct anyattn_model_info {
-  uint32_t    struct_size;     /* end offset of the last field the caller knew                              */
-  uint32_t    num_layer_kinds; /* > 0                                                                       */
-  const char* id;              /* as the table writes it                                                    */
-  const char* kind;            /* decoder, encoder, encoder-decoder, vision or hybrid                       */
-  uint32_t    num_layers;      /* transformer blocks of all kinds                                           */
-  uint32_t    hidden_size;
-  uint32_t    max_context;     /* positions; 0 where the table does not say                                 */
-  uint32_t    dtype;           /* what the problems carry                                                   */
+  uint32_t struct_size;     /* end offset of the last field the caller knew                              */
+  uint32_t num_layer_kinds; /* > 0                                                                       */
+  const char* id;           /* as the table writes it                                                    */
+  const char* kind;         /* decoder, encoder, encoder-decoder, vision or hybrid                       */
+  uint32_t num_layers;      /* transformer blocks of all kinds                                           */
+  uint32_t hidden_size;
+  uint32_t max_context; /* positions; 0 where the table does not say                                 */
+  uint32_t dtype;       /* what the problems carry                                                   */
 } anyattn_model_info;
 #define ANYATTN_MODEL_INFO_SIZE ANYATTN_END_OFFSET(anyattn_model_info, dtype)
 
 /* One kind of attention layer. Strings and the problem live as long as the model. */
 typedef struct anyattn_layer_kind {
-  uint32_t               struct_size;   /* end offset of the last field the caller knew                                */
-  uint32_t               num_layers;    /* layers of this kind, > 0                                                    */
-  const char*            label;         /* unique within the model: full, sliding, chunked, mla, linear, ssm, encoder, ... */
-  const char*            unsupported;   /* null, or one sentence: why no problem describes such a layer                */
-  const anyattn_problem* problem;       /* null where unsupported; block_size 0, kv_cache_dtype "auto" (null where ragged) */
-  double                 softmax_scale; /* the model's, > 0; 0 where unsupported                                       */
-  uint32_t               max_keys;      /* keys a request may have in this kind of layer; 0 = the model's max_context  */
-  uint32_t               reserved;      /* 0                                                                           */
+  uint32_t struct_size;           /* end offset of the last field the caller knew                                */
+  uint32_t num_layers;            /* layers of this kind, > 0                                                    */
+  const char* label;              /* unique within the model: full, sliding, chunked, mla, linear, ssm, encoder, ... */
+  const char* unsupported;        /* null, or one sentence: why no problem describes such a layer                */
+  const anyattn_problem* problem; /* null where unsupported; block_size 0, kv_cache_dtype "auto" (null where ragged) */
+  double softmax_scale;           /* the model's, > 0; 0 where unsupported                                       */
+  uint32_t max_keys;              /* keys a request may have in this kind of layer; 0 = the model's max_context  */
+  uint32_t reserved;              /* 0                                                                           */
 } anyattn_layer_kind;
 #define ANYATTN_LAYER_KIND_SIZE ANYATTN_END_OFFSET(anyattn_layer_kind, reserved)
 

@@ -66,9 +66,9 @@ ANYATTN_API int32_t anyattn_step_cp_local_len(int32_t seq_len, uint32_t world, u
 ANYATTN_API int64_t anyattn_step_cp_position(int64_t local, uint32_t world, uint32_t rank, uint32_t interleave);
 /* Slots on this rank of tokens at [start, start + count): a manager block spans block_size * world positions; -1 where another
  * rank holds the token. interleave divides block_size. block_row: [num_blocks] manager blocks of the request. */
-ANYATTN_API int32_t anyattn_step_cp_slot_mapping(const int32_t* block_row, uint32_t num_blocks, uint32_t block_size, uint32_t world,
-                                                 uint32_t rank, uint32_t interleave, int64_t start, uint32_t count, int64_t* out,
-                                                 anyattn_error* error);
+ANYATTN_API int32_t anyattn_step_cp_slot_mapping(const int32_t* block_row, uint32_t num_blocks, uint32_t block_size,
+                                                 uint32_t world, uint32_t rank, uint32_t interleave, int64_t start,
+                                                 uint32_t count, int64_t* out, anyattn_error* error);
 /* Prefill rows dealt in 2 * world chunks of ceil(num_tokens / (2 * world)): this rank takes chunk `rank` and chunk
  * 2 * world - 1 - rank, so that each has an early and a late one. rows: [2 * chunk] out, -1 beyond num_tokens. Returns the
  * number of entries, 2 * chunk; rows may be null to ask for it. */
