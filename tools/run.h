@@ -7,13 +7,9 @@
 #include <optional>
 #include <string>
 
-namespace anyattn::tools {
+#include "common/failure.h"
 
-// Exit codes of every verb.
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;         // it ran, and something did not hold (a bound, a request that never fits)
-inline constexpr int kExitUsage = 2;          // wrong flag, file or model: one sentence on standard error
-inline constexpr int kExitInterrupted = 130;  // Ctrl-C; what was reached so far is reported
+namespace anyattn::tools {
 
 struct RunOptions {
   std::string model;        // id in the model table
@@ -37,7 +33,7 @@ struct RunOptions {
   bool verify = true;
 };
 
-// Returns an exit code; every mistake is one sentence on standard error.
+// Returns an ExitCode; every mistake is one sentence on standard error.
 int run(const RunOptions& options);
 
 }  // namespace anyattn::tools
