@@ -37,7 +37,7 @@ const anyattn_device_provider& provider() {
     void* library = dlopen(ANYATTN_DEVICE_CUDA_FILE, RTLD_NOW | RTLD_LOCAL);
     REQUIRE_MESSAGE(library, dlerror());
     const auto entry = reinterpret_cast<anyattn_plugin_entry_fn>(dlsym(library, ANYATTN_PLUGIN_ENTRY_NAME));
-    REQUIRE(entry);
+    REQUIRE(static_cast<bool>(entry));
     const anyattn_plugin* plugin = nullptr;
     REQUIRE(entry(ANYATTN_ABI_VERSION_CURRENT, ANYATTN_ABI_VERSION_CURRENT, &kHost, &plugin, nullptr) == ANYATTN_OK);
     REQUIRE(plugin->num_providers == 1);
