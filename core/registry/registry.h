@@ -3,6 +3,7 @@
 // Included by the selector and the API. Opens plugins through a function it is given; never decides what fits a problem.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "registry/types.h"
@@ -66,6 +66,18 @@ struct View {
   std::vector<Failure> other_failures;  // of plugins whose names are not known
 };
 
+// A plugin that does not open: the loader's words, kept as they are.
+class OpenError : public std::exception {
+ public:
+  explicit OpenError(Failure failure) : failure_(std::move(failure)), text_(describe(failure_)) {}
+  const Failure& failure() const noexcept { return failure_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  Failure failure_;
+  std::string text_;
+};
+
 class Registry {
  public:
   // Opens, negotiates and normalises. Throws OpenError; any other exception becomes a failure at stage open with its text.
@@ -75,6 +87,7 @@ class Registry {
 
   // override_owner: backend name -> plugin id that may take it (registry.override).
   Registry(std::map<std::string, std::string> override_owner, OpenFn open, InspectFn inspect);
+  ~Registry();
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
@@ -113,19 +126,31 @@ class Registry {
 
  private:
   struct Slot;
-  struct Entry;
+  using SlotPtr = std::shared_ptr<Slot>;
+  struct Recorded {
+    Failure failure;
+    std::vector<Key> names;
+    std::vector<uint32_t> providers;
+  };
 
-  std::optional<Failure> open(const std::shared_ptr<Slot>& slot);
-  std::optional<Failure> check_names(const Slot& slot, const std::vector<Key>& names) const;
-  void insert(const std::shared_ptr<Slot>& slot, const std::vector<Key>& names);
-  void insert_entry(const std::shared_ptr<Slot>& slot, const Key& key);
-  void drop(const Slot& slot);
-  void record(Failure failure, const std::vector<Key>& names);
-  bool may_override(const std::string& name, const std::string& plugin) const;
-  std::shared_ptr<Slot> find_plugin(const std::string& id) const;
-  std::shared_ptr<Slot> add_one(Candidate candidate);
+  // Each takes the mutex itself.
+  std::optional<Failure> open(const SlotPtr& slot);
+  std::optional<Failure> add_one(Candidate candidate, const Key* wanted = nullptr);  // wanted: a key it must bring
   void register_file(const Key& key, const std::string& path);
   void register_plugin(const Key& key, const std::string& id);
+  [[noreturn]] void fail_name(const Failure& failure, const Key& key);  // asked again, the key says this failure
+  void settle(const Key& key);                                          // a call decided who has the key: new generation
+
+  // The caller holds the mutex.
+  std::optional<Failure> check_names(const Slot& slot, const std::vector<Key>& names) const;
+  void insert(const SlotPtr& slot, const Key& key);
+  void drop(const SlotPtr& slot);
+  void record(Failure failure, std::vector<Key> names, std::vector<uint32_t> providers);
+  void forget_failures(const Slot& slot);
+  bool may_override(const std::string& name, const std::string& plugin) const;
+  bool holds_name(const Recorded& recorded, const Key& key) const;
+  SlotPtr find_plugin(const std::string& id) const;
+  State plugin_state(const SlotPtr& slot) const;
 
   const std::map<std::string, std::string> override_owner_;
   const OpenFn open_;
@@ -133,26 +158,10 @@ class Registry {
 
   mutable std::shared_mutex mutex_;  // guards everything below; never held while a plugin is opened
   uint64_t generation_ = 1;
-  std::vector<std::shared_ptr<Slot>> plugins_;
-  std::map<Key, std::vector<Entry>> entries_;  // a stack each: the last answers
-  std::map<uint32_t, std::shared_ptr<Slot>> providers_;
-  struct Recorded {
-    Failure failure;
-    std::vector<Key> names;
-  };
+  std::vector<SlotPtr> plugins_;
+  std::map<Key, std::vector<SlotPtr>> entries_;         // a stack each, never empty: the last answers
+  std::map<uint32_t, std::vector<SlotPtr>> providers_;  // the first answers
   std::vector<Recorded> failures_;
-};
-
-// A plugin that does not open: the loader's words, kept as they are.
-class OpenError : public std::exception {
- public:
-  explicit OpenError(Failure failure) : failure_(std::move(failure)), text_(describe(failure_)) {}
-  const Failure& failure() const noexcept { return failure_; }
-  const char* what() const noexcept override { return text_.c_str(); }
-
- private:
-  Failure failure_;
-  std::string text_;
 };
 
 }  // namespace anyattn::registry

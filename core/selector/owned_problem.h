@@ -58,6 +58,7 @@ class OwnedSpec {
   uint64_t block_bytes() const { return plain_.block_bytes; }
   const std::string& name() const { return name_; }
   const std::vector<anyattn_plane>& planes() const { return planes_; }
+  uint32_t num_planes_given() const { return plain_.num_planes; }  // more than planes() where the spec is broken
 
  private:
   anyattn_kv_cache_spec plain_{};  // pointers null

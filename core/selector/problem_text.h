@@ -14,14 +14,20 @@
 
 namespace anyattn::selector {
 
-enum class FieldType { kCount, kInteger, kNumber, kBool, kWord, kDtype, kText };
+enum class FieldType { kInteger, kNumber, kBool, kWord, kDtype, kText };
+
+struct Word {
+  std::string_view name;
+  uint32_t value;
+};
 
 // One field or feature of the problem.
 struct Field {
   std::string_view name;  // as in the struct; a feature's is its bit's: sinks, soft_cap, ...
   FieldType type;
-  int32_t feature;  // a feature: its bit. A parameter: the bit that makes it read. -1: always read
   bool is_feature;
+  uint64_t read_with;           // features (as a mask) of which one must be set for a parameter to be read; 0: always read
+  std::span<const Word> words;  // values of a kWord or kDtype, else empty
   std::string (*text)(const anyattn_problem&);
 };
 
