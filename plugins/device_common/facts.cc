@@ -10,21 +10,21 @@
 #include <mutex>
 #include <string>
 
-#include "cuda_call.h"
+#include "call.h"
 
-namespace anyattn::device_cuda {
+namespace anyattn::device {
 namespace {
 
-// NVRTC's version as 1000 * major + 10 * minor; 0 where the library is not installed. Opened by name, never linked, so that this
-// plugin loads on machines without it; kept open because portable kernels will use it.
+// The run-time compiler's version as 1000 * major + 10 * minor; 0 where the library is not installed. Opened by name, never
+// linked, so that this plugin loads on machines without it; kept open because portable kernels will use it.
 uint32_t compiler_version() {
   static const uint32_t version = [] {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
+    for (const char* name : kCompilerLibraries) {
       void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (!library) continue;
       using Version = int (*)(int*, int*);
       int major = 0, minor = 0;
-      if (auto ask = reinterpret_cast<Version>(dlsym(library, "nvrtcVersion")); ask && ask(&major, &minor) == 0)
+      if (auto ask = reinterpret_cast<Version>(dlsym(library, kCompilerVersionSymbol)); ask && ask(&major, &minor) == 0)
         return static_cast<uint32_t>(1000 * major + 10 * minor);
     }
     return uint32_t{0};
@@ -45,17 +45,19 @@ const char* keep(std::string text) {
 
 int32_t enumerate(const anyattn_host* /*host*/, uint32_t* count, anyattn_error* why) {
   *count = 0;
-  int driver = 0, devices = 0;
+  int driver = 0, runtime = 0, devices = 0;
+  (void)cudaRuntimeGetVersion(&runtime);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-    return anyattn_error_set(why, ANYATTN_OK, "cuda: no NVIDIA driver on this machine; install one to use cuda devices");
+    return anyattn_error_set(why, ANYATTN_OK, "%s: no %s driver on this machine; install one to use %s devices", kDevice,
+                             kVendor, kDevice);
   const cudaError_t code = cudaGetDeviceCount(&devices);  // leaves `devices` untouched when it fails
   if (code == cudaErrorNoDevice)
-    return anyattn_error_set(why, ANYATTN_OK, "cuda: driver %d.%d is there, but it shows no device", driver / 1000,
-                             driver % 1000 / 10);
+    return anyattn_error_set(why, ANYATTN_OK, "%s: no %s device: driver %d and runtime %d find none", kDevice, kVendor, driver,
+                             runtime);
   if (code != cudaSuccess) {
     (void)cudaGetLastError();
-    return anyattn_error_set(why, ANYATTN_OK, "cuda: driver %d.%d refuses runtime %d.%d: %s", driver / 1000, driver % 1000 / 10,
-                             CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cudaGetErrorString(code));
+    return anyattn_error_set(why, ANYATTN_OK, "%s: driver %d refuses runtime %d: %s", kDevice, driver, runtime,
+                             cudaGetErrorString(code));
   }
   *count = static_cast<uint32_t>(devices);
   return ANYATTN_OK;
@@ -65,28 +67,26 @@ int32_t facts(const anyattn_host* /*host*/, int32_t ordinal, anyattn_device_fact
   cudaDeviceProp properties;
   if (const cudaError_t code = cudaGetDeviceProperties(&properties, ordinal); code != cudaSuccess)
     return failed(code, "facts", ordinal, error);
-  int driver = 0;
+  int driver = 0, runtime = 0;
   (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
 
   anyattn_device_facts own{};
   own.struct_size = std::min(out->struct_size, ANYATTN_DEVICE_FACTS_SIZE);
-  own.device_kind = ANYATTN_DEVICE_CUDA;
+  own.device_kind = kDeviceKind;
   own.ordinal = ordinal;
-  own.arch_major = static_cast<uint32_t>(properties.major);
-  own.arch_minor = static_cast<uint32_t>(properties.minor);
   own.num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount);
   own.warp_size = static_cast<uint32_t>(properties.warpSize);
-  own.shared_memory_per_block = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
   own.memory_bytes = properties.totalGlobalMem;
   own.l2_bytes = static_cast<uint64_t>(properties.l2CacheSize);
   own.features = ANYATTN_DEVICE_HAS_GRAPHS;
   own.driver_version = static_cast<uint32_t>(driver);
-  own.runtime_version = CUDART_VERSION;
+  own.runtime_version = static_cast<uint32_t>(runtime);
   own.compiler_version = compiler_version();
-  own.architecture = keep("sm_" + std::to_string(properties.major) + std::to_string(properties.minor));
+  own.architecture = keep(vendor_facts(properties, own));
   own.name = keep(properties.name);
   std::memcpy(out, &own, own.struct_size);
   return ANYATTN_OK;
 }
 
-}  // namespace anyattn::device_cuda
+}  // namespace anyattn::device

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory, streams, events and graphs of CUDA devices through the static runtime; the driver is found at run time, never linked.
+// Memory, streams, events and graphs through the vendor's runtime; one text for all vendors, in CUDA's names.
 #include "provider.h"
 
-#include "cuda_call.h"
+#include "call.h"
 #include "facts.h"
 
-namespace anyattn::device_cuda {
+namespace anyattn::device {
 namespace {
 
 cudaStream_t as_stream(void* stream) { return static_cast<cudaStream_t>(stream); }
@@ -27,8 +27,8 @@ int32_t alloc(int32_t ordinal, uint64_t bytes, void** memory, anyattn_error* err
   size_t free_bytes = 0, total_bytes = 0;
   (void)cudaMemGetInfo(&free_bytes, &total_bytes);
   return anyattn_error_set(error, bytes > total_bytes ? ANYATTN_OUT_OF_MEMORY : ANYATTN_MEMORY_NOT_NOW,
-                           "cuda:%d: alloc of %llu bytes: %zu of %zu are free; ask for less, or release something", ordinal,
-                           static_cast<unsigned long long>(bytes), free_bytes, total_bytes);
+                           "%s:%d: alloc of %llu bytes: %zu of %zu are free; ask for less, or release something", kDevice,
+                           ordinal, static_cast<unsigned long long>(bytes), free_bytes, total_bytes);
 }
 
 void release(int32_t ordinal, void* memory) {
@@ -61,8 +61,8 @@ int32_t copy(int32_t ordinal, void* to, const void* from, uint64_t bytes, uint32
       break;
     default:
       return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT,
-                               "cuda:%d: copy: direction=%u; allowed: 1 host to device, 2 device to host, 3 device to device",
-                               ordinal, direction);
+                               "%s:%d: copy: direction=%u; allowed: 1 host to device, 2 device to host, 3 device to device",
+                               kDevice, ordinal, direction);
   }
   return on_device(ordinal, "copy", error, [&] { return cudaMemcpyAsync(to, from, bytes, kind, as_stream(stream)); });
 }
@@ -116,9 +116,9 @@ int32_t event_elapsed(int32_t ordinal, void* from, void* to, float* milliseconds
 int32_t graph_capture_begin(int32_t ordinal, void* stream, anyattn_error* error) {
   if (!stream)
     return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT,
-                             "cuda:%d: graph_capture_begin: the default stream cannot be captured; pass a stream of "
+                             "%s:%d: graph_capture_begin: the default stream cannot be captured; pass a stream of "
                              "stream_create",
-                             ordinal);
+                             kDevice, ordinal);
   return on_device(ordinal, "graph_capture_begin", error,
                    [&] { return cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeGlobal); });
 }
@@ -128,7 +128,7 @@ int32_t graph_capture_end(int32_t ordinal, void* stream, void** graph, anyattn_e
   return on_device(ordinal, "graph_capture_end", error, [&] {
     cudaGraph_t captured = nullptr;
     cudaError_t code = cudaStreamEndCapture(as_stream(stream), &captured);
-    if (code == cudaSuccess) code = cudaGraphInstantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured, 0);
+    if (code == cudaSuccess) code = instantiate(reinterpret_cast<cudaGraphExec_t*>(graph), captured);
     if (captured) (void)cudaGraphDestroy(captured);
     return code;
   });
@@ -148,8 +148,8 @@ void graph_destroy(int32_t ordinal, void* graph) {
 
 const anyattn_device_provider kProvider = {
     .struct_size = ANYATTN_DEVICE_PROVIDER_SIZE,
-    .device_kind = ANYATTN_DEVICE_CUDA,
-    .name = "cuda",
+    .device_kind = kDeviceKind,
+    .name = kDevice,
     .enumerate = enumerate,
     .facts = facts,
     .set_current = set_current,
@@ -173,4 +173,4 @@ const anyattn_device_provider kProvider = {
     .graph_destroy = graph_destroy,
 };
 
-}  // namespace anyattn::device_cuda
+}  // namespace anyattn::device

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CUDA runtime call as a status and a sentence, and a guard that leaves the current device as it was.
-// Included by this plugin's files only.
+// One runtime call as a status and a sentence, and a guard that leaves the current device as it was.
+// Included by the provider's files. The text uses CUDA's names; a vendor's vendor.h renames them.
 #pragma once
 
 #include <anyattn/util.h>
-#include <cuda_runtime_api.h>
 
-namespace anyattn::device_cuda {
+#include "vendor.h"
+
+namespace anyattn::device {
 
 // The driver's words behind ours. A sticky error means that nothing on the device works any more.
 inline int32_t failed(cudaError_t code, const char* what, int32_t ordinal, anyattn_error* error) {
@@ -30,7 +31,6 @@ inline int32_t failed(cudaError_t code, const char* what, int32_t ordinal, anyat
       break;
     case cudaErrorIllegalAddress:
     case cudaErrorECCUncorrectable:
-    case cudaErrorHardwareStackError:
     case cudaErrorLaunchFailure:
       status = ANYATTN_DEVICE_LOST;
       break;
@@ -38,7 +38,7 @@ inline int32_t failed(cudaError_t code, const char* what, int32_t ordinal, anyat
       break;
   }
   (void)cudaGetLastError();  // so that the next call does not report this one
-  return anyattn_error_set(error, status, "cuda:%d: %s: %s (%s)", ordinal, what, cudaGetErrorString(code),
+  return anyattn_error_set(error, status, "%s:%d: %s: %s (%s)", kDevice, ordinal, what, cudaGetErrorString(code),
                            cudaGetErrorName(code));
 }
 
@@ -78,4 +78,4 @@ int32_t on_device(int32_t ordinal, const char* what, anyattn_error* error, Call&
   return check(code, what, ordinal, error);
 }
 
-}  // namespace anyattn::device_cuda
+}  // namespace anyattn::device

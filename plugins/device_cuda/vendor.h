@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of NVIDIA's runtime, and what only it has. Included by plugins/device_common. The static runtime finds the driver at
+// run time, so nothing of ours links libcuda.
+#pragma once
+
+#include <anyattn/device.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace anyattn::device {
+
+constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
+constexpr char kDevice[] = "cuda";
+constexpr char kVendor[] = "NVIDIA";
+constexpr char kPluginId[] = "org.anyattn.device.cuda";
+constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+constexpr char kCompilerVersionSymbol[] = "nvrtcVersion";
+
+inline cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
+  return cudaGraphInstantiate(executable, graph, 0);
+}
+
+// Fills what is counted differently by each vendor; returns the architecture.
+inline std::string vendor_facts(const cudaDeviceProp& properties, anyattn_device_facts& facts) {
+  facts.arch_major = static_cast<uint32_t>(properties.major);
+  facts.arch_minor = static_cast<uint32_t>(properties.minor);
+  facts.shared_memory_per_block = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
+  return "sm_" + std::to_string(properties.major) + std::to_string(properties.minor);
+}
+
+}  // namespace anyattn::device
