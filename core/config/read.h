@@ -24,7 +24,7 @@ struct LoadOptions {
   std::optional<std::string> config_path;  // relative to the current folder
   std::optional<std::string> backend;
   std::optional<std::string> log_level;
-  // Read when neither flag nor ANYATTN_CONFIG names a file; empty = installed_file("default.yaml").
+  // Read when neither flag nor ANYATTN_CONFIG names a file: the default.yaml that came with the library, an absolute path.
   std::string default_config_path;
   // nullopt = process_environment().
   std::optional<Environment> environment;
@@ -34,9 +34,5 @@ struct LoadOptions {
 
 // Throws ConfigError. Config::warnings holds what is no mistake but should be said once: near-miss or ignored variables.
 Config load(const LoadOptions& options);
-
-// Path of a file that comes with the library (default.yaml, models.yaml): the build tree's when the running code lies there,
-// else share/anyattn relative to the running library, else of the install prefix. Never the current folder; may not exist.
-std::string installed_file(const std::string& name);
 
 }  // namespace anyattn::config

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/environment.h"
+
+#include <fmt/format.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "config/nearest.h"
+
+namespace anyattn::config {
+namespace {
+
+constexpr std::string_view kPrefix = "ANYATTN_";
+constexpr std::array<const char*, 3> kVariables{kConfigVariable, kBackendVariable, kLogLevelVariable};
+
+// A letter or two off, or one of the names with something added or missing: ANYATTN_BACKENDS, ANYATTN_CONFIG_FILE, ANYATTN_LOG.
+std::string near_miss(std::string_view name) {
+  if (name.size() <= kPrefix.size() || name.substr(0, kPrefix.size()) != kPrefix) return {};
+  const std::string_view given = name.substr(kPrefix.size());
+  for (const char* variable : kVariables) {
+    const std::string_view known = std::string_view(variable).substr(kPrefix.size());
+    const bool part = given.substr(0, known.size()) == known || known.substr(0, given.size()) == given;
+    if (part || edit_distance(given, known) <= 2) return variable;
+  }
+  return {};
+}
+
+}  // namespace
+
+Environment process_environment() {
+  Environment out;
+  out.raised_rights = getauxval(AT_SECURE) != 0;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals == std::string_view::npos || text.substr(0, kPrefix.size()) != kPrefix) continue;
+    out.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return out;
+}
+
+EnvironmentValues read_environment(const Environment& environment) {
+  EnvironmentValues out;
+  for (const auto& [name, value] : environment.variables) {
+    const bool known =
+        std::any_of(kVariables.begin(), kVariables.end(), [&n = name](const char* variable) { return n == variable; });
+    if (!known) {
+      const std::string near = near_miss(name);
+      if (!near.empty())
+        out.warnings.push_back(fmt::format("the environment variable {} is not read; did you mean {}?", name, near));
+      continue;
+    }
+    if (environment.raised_rights) {
+      out.warnings.push_back(fmt::format("the environment variable {} is ignored: the process runs with raised rights", name));
+      continue;
+    }
+    if (value.empty()) throw ConfigError(fmt::format("environment {}: is set but empty; give it a value or unset it", name));
+    if (name == kConfigVariable) out.config_path = value;
+    if (name == kBackendVariable) out.backend = value;
+    if (name == kLogLevelVariable) out.log_level = value;
+  }
+  return out;
+}
+
+}  // namespace anyattn::config

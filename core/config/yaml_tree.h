@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// A YAML file as a small tree of text, lists and mappings, every node with its line and column.
+// Included inside core/config only, by whoever checks or reads such a tree. Knows no key: see schema.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace anyattn::config {
+
+// 1-based; line 0 is a default that stands in no file.
+struct Mark {
+  uint32_t line = 0;
+  uint32_t column = 0;
+};
+
+struct Node {
+  enum class Kind { kNull, kScalar, kList, kMapping };
+  struct Key {
+    std::string text;
+    Mark mark;
+  };
+
+  Kind kind = Kind::kNull;
+  bool quoted = false;  // a scalar in quotes or a block: always text
+  Mark mark;
+  std::string text;         // kScalar
+  std::vector<Key> keys;    // kMapping: keys[i] belongs to items[i]; no key twice
+  std::vector<Node> items;  // kList, kMapping
+
+  // The value of `key`, or null where this is no mapping that has it.
+  const Node* find(std::string_view key) const;
+};
+
+struct Document {
+  std::string file;
+  Node root;
+};
+
+// What a file may be at most; beyond it is an error, so that a hostile file costs neither time nor memory.
+struct YamlLimits {
+  size_t bytes = 1u << 20;
+  size_t nodes = 50000;
+  size_t depth = 16;
+};
+
+// One document of plain YAML: no anchors, aliases, tags, directives, second document, duplicate keys, tabs in the indentation,
+// control characters or bytes that are not UTF-8. Throws ConfigError with file, line, column and key path.
+Document parse_yaml(std::string_view text, const std::string& file, const YamlLimits& limits = {});
+// The same from a regular file of at most limits.bytes.
+Document read_yaml(const std::string& file, const YamlLimits& limits = {});
+
+// Throws ConfigError "FILE:LINE:COLUMN: PATH: TEXT".
+[[noreturn]] void fail(const std::string& file, Mark mark, std::string_view path, std::string_view text);
+
+// A value as it may stand in a line: in quotes, control characters escaped, cut after `most` bytes.
+std::string quote(std::string_view text, size_t most = 60);
+
+// "plugins" + "search" -> "plugins.search"; "" + "plugins" -> "plugins".
+std::string join_path(std::string_view path, std::string_view key);
+// "plugins.search" + 2 -> "plugins.search[2]".
+std::string join_path(std::string_view path, size_t index);
+
+}  // namespace anyattn::config
