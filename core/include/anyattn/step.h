@@ -33,7 +33,7 @@ ANYATTN_API int32_t anyattn_step_order(const int32_t* query_lens, uint32_t num_r
 /* The part (ANYATTN_PHASE_DECODE or _PREFILL; _BOTH copies) of an ordered batch. prefill_query_start_loc: device array
  * [num_prefill_reqs + 1] that starts at 0 (anyattn_step_rebase made its values), and its host copy, which may be null; unused
  * for the other parts. Rows of q and out of the prefill part begin at num_decode_tokens. Maxima are exact where the batch has
- * host copies. */
+ * host copies. *out and *split are sized by the caller. */
 ANYATTN_API int32_t anyattn_step_slice(const anyattn_batch* batch, const anyattn_step_split* split, uint32_t part,
                                        const int32_t* prefill_query_start_loc, const int32_t* prefill_query_start_loc_host,
                                        anyattn_batch* out, anyattn_error* error);
