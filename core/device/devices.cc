@@ -3,19 +3,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
+#include "config/names.h"
 #include "device/cpu_provider.h"
 #include "device/status_error.h"
 
 namespace anyattn::device {
 namespace {
 
-struct KindName {
-  uint32_t kind;
-  const char* name;
-};
 // In the order "auto" tries them.
-constexpr KindName kKinds[] = {{ANYATTN_DEVICE_CUDA, "cuda"}, {ANYATTN_DEVICE_HIP, "hip"}, {ANYATTN_DEVICE_CPU, "cpu"}};
+constexpr uint32_t kAutoOrder[] = {ANYATTN_DEVICE_CUDA, ANYATTN_DEVICE_HIP, ANYATTN_DEVICE_CPU};
 
 // Bad facts of a provider must not reach a format string or a comparison of texts.
 void fill_texts(anyattn_device_facts& facts) {
@@ -26,17 +24,10 @@ void fill_texts(anyattn_device_facts& facts) {
 }  // namespace
 
 std::string kind_name(uint32_t kind) {
-  for (const KindName& known : kKinds) {
-    if (known.kind == kind) return known.name;
+  for (const config::DeviceKindName& known : config::kDeviceKinds) {
+    if (known.kind == kind) return std::string(known.name);
   }
   return "kind " + std::to_string(kind);
-}
-
-uint32_t kind_of(const std::string& name) {
-  for (const KindName& known : kKinds) {
-    if (name == known.name) return known.kind;
-  }
-  return 0;
 }
 
 Devices::Devices(const anyattn_host* host) { add(cpu_provider(), host, nullptr, "built in"); }
@@ -97,6 +88,12 @@ const anyattn_device_provider* Devices::provider(uint32_t kind) const {
   return known ? &known->provider : nullptr;
 }
 
+bool Devices::is_present(DeviceId id) const {
+  const std::lock_guard lock(mutex_);
+  const Kind* known = find(id.kind);
+  return known && id.ordinal >= 0 && static_cast<size_t>(id.ordinal) < known->facts.size();
+}
+
 const anyattn_device_provider& Devices::require(DeviceId id) const {
   const std::lock_guard lock(mutex_);
   const Kind* known = find(id.kind);
@@ -120,15 +117,16 @@ const anyattn_device_facts& Devices::facts(DeviceId id) const {
 DeviceId Devices::resolve(const std::string& text) const {
   if (text == "auto") {
     const std::lock_guard lock(mutex_);
-    for (const KindName& known : kKinds) {
-      const Kind* kind = find(known.kind);
-      if (kind && !kind->facts.empty()) return {known.kind, 0};
+    for (const uint32_t kind : kAutoOrder) {
+      const Kind* known = find(kind);
+      if (known && !known->facts.empty()) return {kind, 0};
     }
     throw StatusError(ANYATTN_NOT_FOUND, "device auto: none of cuda, hip, cpu is present");
   }
   const size_t colon = text.find(':');
-  DeviceId id{kind_of(text.substr(0, colon)), 0};
-  bool well_formed = id.kind != 0;
+  const std::optional<uint32_t> named = config::device_kind_from_name(text.substr(0, colon));
+  DeviceId id{named.value_or(0), 0};
+  bool well_formed = named.has_value();
   if (colon != std::string::npos) {
     const char* end = text.data() + text.size();
     const auto [rest, failure] = std::from_chars(text.data() + colon + 1, end, id.ordinal);
@@ -153,9 +151,9 @@ std::vector<anyattn_device_facts> Devices::all() const {
 std::vector<MissingKind> Devices::missing() const {
   const std::lock_guard lock(mutex_);
   std::vector<MissingKind> missing;
-  for (const KindName& known : kKinds) {
-    const Kind* kind = find(known.kind);
-    if (!kind || kind->facts.empty()) missing.push_back({known.name, why_missing(known.kind)});
+  for (const uint32_t kind : kAutoOrder) {
+    const Kind* known = find(kind);
+    if (!known || known->facts.empty()) missing.push_back({kind_name(kind), why_missing(kind)});
   }
   return missing;
 }

@@ -12,10 +12,8 @@
 
 namespace anyattn::device {
 
-// "cpu", "cuda", "hip"; "kind 77" for a number without a name.
+// "cuda"; "kind 77" for a number without a name.
 std::string kind_name(uint32_t kind);
-// 0 for a name that is none.
-uint32_t kind_of(const std::string& name);
 
 struct DeviceId {
   uint32_t kind = ANYATTN_DEVICE_CPU;
@@ -40,6 +38,7 @@ class Devices {
 
   // Null where the kind has no provider. Lives as long as this object.
   const anyattn_device_provider* provider(uint32_t kind) const;
+  bool is_present(DeviceId id) const;
   // As provider(), NOT_FOUND with the reason where there is none or the ordinal does not exist.
   const anyattn_device_provider& require(DeviceId id) const;
   // Facts live as long as this object.

@@ -82,6 +82,10 @@ ANYATTN_API int32_t anyattn_device_copy(anyattn_runtime* runtime, uint32_t kind,
 ANYATTN_API int32_t anyattn_device_synchronize(anyattn_runtime* runtime, uint32_t kind, int32_t ordinal, void* stream,
                                                anyattn_error* error);
 
+/* From here on no block of scratch grows or moves: a group that needs more than every group before it is OUT_OF_MEMORY with both
+ * numbers, and on a device with graphs a stream without a block is CAPTURE_VIOLATION. Call it before capturing graphs. */
+ANYATTN_API int32_t anyattn_runtime_lock_memory(anyattn_runtime* runtime, anyattn_error* error);
+
 /* ---- groups --------------------------------------------------------------------------------------------- */
 
 typedef struct anyattn_group_options {
@@ -96,7 +100,8 @@ typedef struct anyattn_group_options {
 } anyattn_group_options;
 #define ANYATTN_GROUP_OPTIONS_SIZE ANYATTN_END_OFFSET(anyattn_group_options, stream)
 
-/* Selects, asks for the cache spec, creates the impl(s), reserves memory, warms up, creates metadata. The error of a refused
+/* Selects, asks for the cache spec, makes the device current on this thread, creates the impl(s), reserves memory, warms up,
+ * creates metadata. The error of a refused
  * selection holds every candidate's reasons. */
 ANYATTN_API int32_t anyattn_group_create(anyattn_runtime* runtime, const anyattn_group_options* options, anyattn_group** group,
                                          anyattn_error* error);

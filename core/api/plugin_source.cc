@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/plugin_source.h"
+
+#include "config/sidecar.h"
+#include "device/status_error.h"
+#include "log/log.h"
+
+namespace anyattn::api {
+namespace {
+
+registry::Stage stage_of(discovery::Stage stage) {
+  switch (stage) {
+    case discovery::Stage::kDiscover:
+      return registry::Stage::kDiscover;
+    case discovery::Stage::kTrust:
+      return registry::Stage::kTrust;
+    case discovery::Stage::kInspect:
+      return registry::Stage::kInspect;
+    case discovery::Stage::kProbe:
+      return registry::Stage::kProbe;
+    case discovery::Stage::kOpen:
+      return registry::Stage::kOpen;
+    case discovery::Stage::kNegotiate:
+      return registry::Stage::kNegotiate;
+    case discovery::Stage::kRegister:
+      return registry::Stage::kRegister;
+    case discovery::Stage::kSupports:
+      return registry::Stage::kSupports;
+  }
+  return registry::Stage::kOpen;
+}
+
+int32_t status_of(discovery::Stage stage) {
+  switch (stage) {
+    case discovery::Stage::kDiscover:
+      return ANYATTN_NOT_FOUND;
+    case discovery::Stage::kNegotiate:
+      return ANYATTN_ABI_MISMATCH;
+    default:
+      return ANYATTN_INTERNAL;
+  }
+}
+
+registry::Failure failure_of(const discovery::Skip& skip) {
+  registry::Failure failure;
+  failure.stage = stage_of(skip.stage);
+  failure.status = status_of(skip.stage);
+  failure.plugin = skip.plugin;
+  failure.path = skip.path;
+  failure.reason = skip.reason;
+  failure.remedy = skip.remedy;
+  return failure;
+}
+
+registry::Candidate candidate_of(const discovery::Candidate& found) {
+  registry::Candidate candidate;
+  candidate.id = found.id;
+  candidate.path = found.path;
+  candidate.origin = found.origin;
+  if (found.entry) {
+    candidate.required = found.entry->required;
+    candidate.options = found.entry->options;
+  }
+  if (!found.sidecar) return candidate;
+  candidate.has_sidecar = true;
+  candidate.vendor = found.sidecar->vendor;
+  candidate.version = found.sidecar->version;
+  candidate.license = found.sidecar->license;
+  candidate.abi_min = found.sidecar->abi_min;
+  candidate.abi_max = found.sidecar->abi_max;
+  for (const config::Sidecar::Backend& backend : found.sidecar->backends) {
+    candidate.backends.push_back({backend.name, backend.device_kind});
+  }
+  candidate.providers = found.sidecar->providers;
+  return candidate;
+}
+
+std::shared_ptr<const registry::OpenPlugin> open_plugin_of(std::shared_ptr<loader::Plugin> plugin) {
+  auto open = std::make_shared<registry::OpenPlugin>();
+  open->id = plugin->id;
+  open->vendor = plugin->vendor;
+  open->version = plugin->version;
+  open->license = plugin->license;
+  open->path = plugin->path;
+  open->abi_min = plugin->abi_min;
+  open->abi_max = plugin->abi_max;
+  open->abi_version = plugin->abi_version;
+  for (const loader::Backend& backend : plugin->backends) open->backends.push_back(backend.table);
+  for (const loader::Provider& provider : plugin->providers) open->providers.push_back(provider.table);
+  open->host = plugin->host();
+  open->loaded = std::move(plugin);
+  return open;
+}
+
+}  // namespace
+
+PluginSource::PluginSource(const config::Config& config, const loader::HostServices& services)
+    : config_(config),
+      host_{.cpu = services.cpu},
+      loader_(services),
+      registry_(
+          config.override_owner, [this](const registry::Candidate& candidate) { return open(candidate); },
+          [this](const std::string& path) { return inspect(path); }) {
+  const discovery::Found found = discovery::discover(config, host_);
+  for (const std::string& warning : found.warnings) log::warning(warning);
+  for (const discovery::Skip& skip : found.skips) {
+    if (skip.required) throw StatusError(status_of(skip.stage), discovery::text(skip));
+    registry_.add_failure(failure_of(skip), {});
+  }
+  std::vector<registry::Candidate> candidates;
+  for (const discovery::Candidate& candidate : found.candidates) candidates.push_back(remember(candidate));
+  registry_.add(std::move(candidates));
+}
+
+registry::Candidate PluginSource::remember(const discovery::Candidate& found) {
+  const std::lock_guard lock(mutex_);
+  found_.insert_or_assign(found.path, found);
+  return candidate_of(found);
+}
+
+std::shared_ptr<const registry::OpenPlugin> PluginSource::open(const registry::Candidate& candidate) {
+  discovery::Candidate found;
+  {
+    const std::lock_guard lock(mutex_);
+    found = found_.at(candidate.path);
+  }
+  loader::Opened opened = loader_.open(found);
+  if (!opened.plugin) throw registry::OpenError(failure_of(*opened.failure));
+  return open_plugin_of(std::move(opened.plugin));
+}
+
+// A file named by a call at run time: looked at as if plugins.entries had named it.
+registry::Candidate PluginSource::inspect(const std::string& path) {
+  config::PluginEntry entry;
+  entry.file = path;
+  entry.origin.text = "call";
+  const discovery::Found found = discovery::discover_file(entry, config_, host_);
+  for (const std::string& warning : found.warnings) log::warning(warning);
+  if (!found.candidates.empty()) return remember(found.candidates.front());
+  registry::Failure failure;
+  failure.stage = registry::Stage::kDiscover;
+  failure.status = ANYATTN_NOT_FOUND;
+  failure.path = path;
+  failure.reason = "no plugin there";
+  throw registry::OpenError(found.skips.empty() ? failure : failure_of(found.skips.front()));
+}
+
+}  // namespace anyattn::api
