@@ -42,12 +42,14 @@ class Checker {
   Checker(const std::string& file, const FileSchema& schema) : file_(file), schema_(schema) {}
 
   void check_root(Node& root) {
+    const std::string wanted = describe_wanted(schema_.root);
+    if (root.kind == Node::Kind::kNull && schema_.version.key.empty())
+      fail(file_, {}, "", fmt::format("the file is empty; {} is {}", schema_.what, wanted));
     if (root.kind == Node::Kind::kNull)
       fail(file_, {}, "",
            fmt::format("the file is empty; {} begins with {}: {}", schema_.what, schema_.version.key, schema_.version.known));
     if (root.kind != Node::Kind::kMapping)
-      fail(file_, root.mark, "",
-           fmt::format("the file holds {}; {} is {}", describe_given(root), schema_.what, describe_wanted(schema_.root)));
+      fail(file_, root.mark, "", fmt::format("the file holds {}; {} is {}", describe_given(root), schema_.what, wanted));
     check_version(root);
     check_node(root, schema_.root, "");
   }
