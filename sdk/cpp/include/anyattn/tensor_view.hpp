@@ -14,7 +14,7 @@ namespace anyattn {
 
 inline constexpr int64_t kAnySize = -1;
 
-// Every text names the tensor: `q: dtype float16; needed: float32`.
+// What hosts promise of tensor data. Every text names the tensor: `q: dtype float16; needed: float32`.
 inline constexpr int64_t kTensorAlignment = 16;
 
 // A tensor of `Rank` dims whose dtype is known at run time. Strides are in bytes.
@@ -37,23 +37,33 @@ struct RawView {
   }
 };
 
-// Checks `tensor` and returns its view. shape: kAnySize takes any size; the first dim may be larger than asked for where
-// `rows_at_least`. The last dim must lie densely. dtype 0 takes any whole-byte dtype.
+// What a tensor has to be.
 template <int Rank>
-RawView<Rank> view(const anyattn_tensor& tensor, const char* name, uint32_t dtype, const std::array<int64_t, Rank>& shape,
-                   bool rows_at_least = false) {
+struct Wanted {
+  const char* name;                      // of the tensor, for texts
+  uint32_t dtype = ANYATTN_DTYPE_NONE;   // none: any of whole bytes
+  std::array<int64_t, Rank> shape{};     // kAnySize takes any size
+  bool rows_at_least = false;            // the first dim may be larger
+  int64_t alignment = kTensorAlignment;  // of data; byte_offset moves on by whole elements
+};
+
+// Checks `tensor` and returns its view. The last dim must lie densely.
+template <int Rank>
+RawView<Rank> view(const anyattn_tensor& tensor, const Wanted<Rank>& wanted) {
   constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
+  const char* name = wanted.name;
   if (!tensor.data) throw Error(kWrong, name, ": the tensor is absent; needed: ", Rank, " dims");
   if (tensor.ndim != Rank) throw Error(kWrong, name, ": ", tensor.ndim, " dims; needed: ", Rank);
   if (!tensor.shape || !tensor.strides) throw Error(kWrong, name, ": shape or strides are null; both are always needed");
   const uint32_t given = anyattn_tensor_dtype(&tensor);
-  if (dtype != ANYATTN_DTYPE_NONE && given != dtype)
-    throw Error(kWrong, name, ": dtype ", dtype_name(given), "; needed: ", dtype_name(dtype));
+  if (wanted.dtype != ANYATTN_DTYPE_NONE && given != wanted.dtype)
+    throw Error(kWrong, name, ": dtype ", dtype_name(given), "; needed: ", dtype_name(wanted.dtype));
   const int64_t bytes = dtype_bytes(given);
   if (bytes == 0 || (given >> 16) != 1) throw Error(kWrong, name, ": dtype ", dtype_name(given), " has no whole bytes");
-  if (reinterpret_cast<uintptr_t>(tensor.data) % kTensorAlignment != 0)
-    throw Error(kWrong, name, ": data is ", reinterpret_cast<uintptr_t>(tensor.data) % kTensorAlignment,
-                " bytes past a multiple of ", kTensorAlignment, "; needed: aligned data (byte_offset moves a view)");
+  const int64_t past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.data) % static_cast<uint64_t>(wanted.alignment));
+  if (past != 0)
+    throw Error(kWrong, name, ": data is ", past, " bytes past a multiple of ", wanted.alignment,
+                "; needed: aligned data, byte_offset moves a view");
   if (tensor.byte_offset % static_cast<uint64_t>(bytes) != 0)
     throw Error(kWrong, name, ": byte_offset ", tensor.byte_offset, "; needed: a multiple of ", bytes);
   RawView<Rank> result;
@@ -61,12 +71,12 @@ RawView<Rank> view(const anyattn_tensor& tensor, const char* name, uint32_t dtyp
   result.dtype = given;
   for (int i = 0; i < Rank; ++i) {
     const auto dim = static_cast<size_t>(i);
-    const bool larger_is_fine = i == 0 && rows_at_least;
-    if (tensor.shape[i] < 0 ||
-        (shape[dim] != kAnySize && tensor.shape[i] != shape[dim] && !(larger_is_fine && tensor.shape[i] > shape[dim])))
-      throw Error(kWrong, name, ": size ", tensor.shape[i], " of dim ", i, "; needed: ", larger_is_fine ? "at least " : "",
-                  shape[dim] == kAnySize ? 0 : shape[dim]);
-    result.shape[dim] = tensor.shape[i];
+    const int64_t size = tensor.shape[i], needed = wanted.shape[dim];
+    const bool larger_is_fine = i == 0 && wanted.rows_at_least;
+    if (size < 0 || (needed != kAnySize && size != needed && !(larger_is_fine && size > needed)))
+      throw Error(kWrong, name, ": size ", size, " of dim ", i, "; needed: ", larger_is_fine ? "at least " : "",
+                  needed == kAnySize ? 0 : needed);
+    result.shape[dim] = size;
     result.stride_bytes[dim] = tensor.strides[i] * bytes;
   }
   if (tensor.shape[Rank - 1] > 1 && tensor.strides[Rank - 1] != 1)
@@ -76,10 +86,9 @@ RawView<Rank> view(const anyattn_tensor& tensor, const char* name, uint32_t dtyp
 
 // The same where the tensor may be absent: the view is then empty.
 template <int Rank>
-RawView<Rank> optional_view(const anyattn_tensor& tensor, const char* name, uint32_t dtype,
-                            const std::array<int64_t, Rank>& shape, bool rows_at_least = false) {
+RawView<Rank> optional_view(const anyattn_tensor& tensor, const Wanted<Rank>& wanted) {
   if (!tensor.data) return {};
-  return view<Rank>(tensor, name, dtype, shape, rows_at_least);
+  return view<Rank>(tensor, wanted);
 }
 
 // A checked tensor of element type T. Strides are in elements.
@@ -87,8 +96,12 @@ template <class T, int Rank>
 class TensorView {
  public:
   TensorView() = default;
-  TensorView(const anyattn_tensor& tensor, const char* name, const std::array<int64_t, Rank>& shape, bool rows_at_least = false)
-      : raw_(view<Rank>(tensor, name, DtypeOf<std::remove_const_t<T>>::value, shape, rows_at_least)) {}
+  // Aligned to T; wanted.dtype is T's.
+  TensorView(const anyattn_tensor& tensor, Wanted<Rank> wanted) {
+    wanted.dtype = DtypeOf<std::remove_const_t<T>>::value;
+    wanted.alignment = alignof(T);
+    raw_ = view<Rank>(tensor, wanted);
+  }
 
   explicit operator bool() const { return raw_.data != nullptr; }
   T* data() const { return reinterpret_cast<T*>(raw_.data); }

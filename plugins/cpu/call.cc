@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call.h"
+
+#include <cmath>
+
+namespace anyattn::cpu {
+namespace {
+
+char* bytes(const RawView<3>& view) { return reinterpret_cast<char*>(view.data); }
+
+}  // namespace
+
+int64_t check_ready(const Worklist& work) {
+  if (!work.ready())
+    throw Error(ANYATTN_INVALID_ARGUMENT, "the metadata holds no batch; needed: metadata_update before the call");
+  return work.batch().num_tokens;
+}
+
+Call common_call(const Plan& plan, double softmax_scale, void* scratch) {
+  if (!(softmax_scale > 0) || !std::isfinite(softmax_scale))
+    throw Error(ANYATTN_INVALID_ARGUMENT, "softmax_scale ", softmax_scale, "; needed: above 0");
+  check_scratch(scratch);
+  Call call;
+  call.scratch = scratch;
+  call.unit.softmax_scale = static_cast<float>(softmax_scale);
+  call.unit.soft_cap = plan.soft_cap;
+  call.unit.alibi = plan.alibi;
+  call.unit.shard = plan.shard;
+  call.unit.q_kind = plan.q_kind;
+  call.unit.out_kind = plan.out_kind;
+  call.unit.lse_factor = 1.f;
+  return call;
+}
+
+void set_query(Call& call, int part, const RawView<3>& q) {
+  call.unit.q[part] = bytes(q);
+  call.unit.q_token_bytes[part] = q.stride_bytes[0];
+  call.unit.q_head_bytes[part] = q.stride_bytes[1];
+  call.unit.q_size[part] = static_cast<uint32_t>(q.shape[2]);
+}
+
+void set_out(Call& call, const Plan& plan, const RawView<3>& out) {
+  call.unit.out = bytes(out);
+  call.unit.out_token_bytes = out.stride_bytes[0];
+  call.unit.out_head_bytes = out.stride_bytes[1];
+  call.unit.out_kind = plan.out_kind;
+  call.unit.head_size_v = static_cast<uint32_t>(out.shape[2]);
+}
+
+void set_lse(Call& call, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens) {
+  if (!lse.data) return;
+  if (!plan.has(ANYATTN_FEATURE_LSE))
+    throw Error(ANYATTN_INVALID_ARGUMENT, "lse is given; the problem does not carry the lse feature");
+  if (lse_base != ANYATTN_LSE_NATURAL && lse_base != ANYATTN_LSE_BASE2)
+    throw Error(ANYATTN_INVALID_ARGUMENT, "lse_base ", lse_base, "; allowed: ", ANYATTN_LSE_NATURAL, " (natural), ",
+                ANYATTN_LSE_BASE2, " (base 2)");
+  const TensorView<float, 2> out(lse, {.name = "lse", .shape = {tokens, plan.num_q_heads}, .rows_at_least = true});
+  call.unit.lse = out.data();
+  call.unit.lse_token_stride = out.stride(0);
+  call.unit.lse_head_stride = out.stride(1);
+  call.unit.lse_factor = lse_base == ANYATTN_LSE_BASE2 ? 1.44269504088896341f : 1.f;
+}
+
+void set_paged(Call& call, const CacheLayout& layout, const anyattn_cache& cache) {
+  KeySource& keys = call.unit.keys;
+  const char* base = static_cast<const char*>(cache.base);
+  keys.k = base + layout.k.byte_offset;
+  keys.v = base + layout.v.byte_offset;
+  keys.k_block_bytes = keys.v_block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
+  keys.k_token_bytes = layout.k.token_bytes;
+  keys.v_token_bytes = layout.v.token_bytes;
+  keys.num_blocks = cache.num_blocks;
+  keys.block_size = layout.block_size;
+  call.k_head_bytes = layout.k.head_bytes;
+  call.v_head_bytes = layout.v.head_bytes;
+}
+
+void set_ragged(Call& call, const RawView<3>& k, const RawView<3>& v) {
+  call.unit.keys.k = bytes(k);
+  call.unit.keys.v = bytes(v);
+  call.unit.keys.k_token_bytes = k.stride_bytes[0];
+  call.unit.keys.v_token_bytes = v.stride_bytes[0];
+  call.k_head_bytes = k.stride_bytes[1];
+  call.v_head_bytes = v.stride_bytes[1];
+}
+
+const float* per_head(const anyattn_tensor& tensor, const char* name, const Plan& plan) {
+  return TensorView<const float, 1>(tensor, {.name = name, .shape = {plan.num_q_heads}}).data();
+}
+
+}  // namespace anyattn::cpu

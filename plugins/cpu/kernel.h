@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the baseline part and the kernels compiled once per instruction set say to each other: plain structs, no templates.
+// Included by both sides. Holds no decision and no ABI struct.
+#pragma once
+
+#include <stdint.h>
+
+namespace anyattn::cpu {
+
+enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kElementKinds = 3 };
+enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
+
+inline constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
+inline constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
+inline constexpr int kBlockRows = 64;  // rows a unit aims at where heads of a group leave the choice
+inline constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
+
+constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
+// Row length of f32 scratch arrays: whole vectors of the widest set.
+constexpr uint32_t padded_row(uint32_t n) { return padded(n, 32); }
+
+// Keys l = 0, 1, ... of one request and one kv head. Paged where `table` is set, else dense rows.
+struct KeySource {
+  const char* k;          // block 0 (paged) or row 0 of the request, at the kv head
+  const char* v;          // likewise
+  int64_t k_block_bytes;  // from one block to the next
+  int64_t v_block_bytes;
+  int64_t k_token_bytes;  // from one token to the next inside a block (paged) or of the request
+  int64_t v_token_bytes;
+  const int32_t* table;  // [blocks of the request], null: dense
+  uint64_t num_blocks;   // entries are below it
+  uint32_t block_size;
+};
+
+// Which positions a shard's local keys stand at; world 1: all of them.
+struct Shard {
+  uint32_t world;
+  uint32_t rank;
+  uint32_t interleave;
+};
+
+// One piece of work: `tokens` query rows x `heads` query heads of one kv head against keys [key_begin, key_end).
+// Row r = token * heads + head. Everything is borrowed for the call.
+struct Unit {
+  // Query: [tokens, heads, q_size], the last dim in one or two parts (MLA: latent and rope).
+  const char* q[2];
+  int64_t q_token_bytes[2];
+  int64_t q_head_bytes[2];
+  uint32_t q_size[2];  // elements of each part; [1] is 0 with one part
+  ElementKind q_kind;
+  uint32_t tokens;
+  uint32_t heads;
+  uint32_t head_size_v;
+
+  KeySource keys;
+  int32_t key_begin;
+  int32_t key_end;
+  const int32_t* visible_begin;  // [tokens] first visible key, local
+  const int32_t* visible_end;    // [tokens] past the last visible key, local; <= begin: none
+  Shard shard;
+  int64_t first_position;  // of token 0
+
+  float softmax_scale;
+  float soft_cap;  // 0: none
+  AlibiKind alibi;
+  const float* alibi_slopes;  // [heads], with alibi
+  const float* sinks;         // [heads], null: none
+
+  // Result: [tokens, heads, head_size_v] and [tokens, heads]; or the state of a split where `part` is set.
+  char* out;
+  int64_t out_token_bytes;
+  int64_t out_head_bytes;
+  ElementKind out_kind;
+  float* lse;                // null: not wanted
+  int64_t lse_token_stride;  // elements
+  int64_t lse_head_stride;
+  float lse_factor;  // 1 or log2(e)
+  float* part;       // part_floats() of them
+
+  char* scratch;  // unit_scratch_bytes() of them, 64-byte aligned
+};
+
+// A split's state: running max, sum and accumulators of every row.
+constexpr uint64_t part_floats(uint32_t rows, uint32_t head_size_v) {
+  return static_cast<uint64_t>(padded(rows, kRowStep)) * (padded_row(head_size_v) + 2);
+}
+
+// Query, scores, accumulators, per-row numbers, packed K and V tiles.
+constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
+  const uint64_t r = padded(rows, kRowStep);
+  const uint64_t d = padded_row(head_size);
+  const uint64_t dv = padded_row(head_size_v);
+  return 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 16));
+}
+
+// out = sum_i weight_i * part_i of one row of an engine's merge_states; parts with weight 0 are not read.
+struct MergeRow {
+  const char* const* parts;  // [count]
+  const float* weights;      // [count]
+  uint32_t count;
+  uint32_t size;  // elements a row
+  ElementKind part_kind;
+  ElementKind out_kind;
+  char* out;  // may be one of the parts
+};
+
+// Every function of one instruction set.
+struct Kernels {
+  const char* name;
+  // 0, or 1 where a visible table entry does not name a block. Keys by element kind; dot_bf16 takes bf16 queries and keys and
+  // is null where the set has no such instruction.
+  int32_t (*attend[kElementKinds])(const Unit* unit);
+  int32_t (*attend_dot_bf16)(const Unit* unit);
+  // Joins the parts of one item, `stride` floats apart, into unit->out and lse.
+  void (*combine)(const Unit* unit, const float* parts, uint64_t stride, uint32_t count);
+  void (*merge_row)(const MergeRow* row);
+  void (*convert)(char* to, ElementKind to_kind, const char* from, ElementKind from_kind, uint64_t count);
+};
+
+extern const Kernels kKernelsPortable;
+extern const Kernels kKernelsX86V2;
+extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;
+extern const Kernels kKernelsAvx512Bf16;
+
+}  // namespace anyattn::cpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// One attention problem with its batch as data, run through CPU_ATTN's table and compared with the double reference.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "small_host.h"
+
+namespace anyattn::cpu_test {
+
+struct Request {
+  int32_t query_len = 1;
+  int32_t seq_len = 1;
+  bool causal = true;                               // read with per_request_causal
+  std::vector<std::pair<int32_t, int32_t>> ranges;  // read with mm_prefix
+};
+
+struct AttnCase {
+  uint64_t seed = 1;
+  uint32_t num_q_heads = 4, num_kv_heads = 2, head_size = 16, head_size_v = 16, block_size = 16;
+  uint32_t q_dtype = ANYATTN_DTYPE_FLOAT32, out_dtype = ANYATTN_DTYPE_FLOAT32, kv_dtype = ANYATTN_DTYPE_FLOAT32;
+  uint64_t features = 0;
+  int32_t window_left = -1, window_right = -1;
+  double soft_cap = 30, softmax_scale = 0.25, amplitude = 1;
+  uint32_t cp_world = 1, cp_rank = 0, cp_interleave = 1;
+  bool ragged = false;
+  uint32_t spec = 0;  // 0 head-major, 1 token-major
+  uint32_t lse_base = ANYATTN_LSE_NATURAL;
+  uint32_t padding_rows = 0;          // rows past the last request
+  float poison = __builtin_nanf("");  // in every slot that no request owns
+  std::vector<Request> requests;
+  uint32_t num_workers = 1;
+  std::string isa = "auto";
+
+  AttnCase& with(uint32_t feature) {
+    features |= uint64_t{1} << feature;
+    return *this;
+  }
+  bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
+  std::string describe() const;
+};
+
+struct AttnResult {
+  std::string failure;  // empty: every number is within its bound
+  std::vector<float> out, lse;
+  double ratio = 0;  // worst error over its bound
+};
+
+// The problem of the case; features must outlive it.
+anyattn_problem problem_of(const AttnCase& test, const uint64_t& features, const char*& dtype_text);
+
+AttnResult run_case(const AttnCase& test, bool compare = true);
+
+}  // namespace anyattn::cpu_test
