@@ -122,9 +122,8 @@ void Worklist::update(const anyattn_batch& batch, void*) {
       const uint32_t first = i * plan_.unit_tokens;
       const uint32_t tokens = std::min(plan_.unit_tokens, rows - first);
       const Interval keys = visible_to_unit(r, first, tokens);
-      const int64_t room = int64_t{limits_.max_blocks_per_req} * plan_.block_size;
-      if (!plan_.ragged && keys.end > room)
-        throw Error(ANYATTN_INVALID_ARGUMENT, "request ", r, " has ", keys.end, " keys; its table row holds ", room);
+      if (!plan_.ragged && keys.end > table_room())
+        throw Error(ANYATTN_INVALID_ARGUMENT, "request ", r, " has ", keys.end, " keys; its table row holds ", table_room());
       units_[num_units_++] = {r, first, tokens, static_cast<int32_t>(keys.begin), static_cast<int32_t>(keys.end), 0, 1, 0, 0};
       total_cost += (keys.end - keys.begin) * tokens;
     }

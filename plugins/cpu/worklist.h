@@ -46,6 +46,8 @@ class Worklist {
   const anyattn_batch& batch() const { return batch_; }
   // False before the first update and after one that failed.
   bool ready() const { return ready_; }
+  // Keys that a row of the block table can name.
+  int64_t table_room() const { return int64_t{limits_.max_blocks_per_req} * plan_.block_size; }
   uint32_t num_units() const { return num_units_; }
   uint32_t num_split_items() const { return num_split_items_; }
   const WorkUnit& unit(uint32_t i) const { return units_[i]; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attn_case.h"
 #include "doctest/doctest.h"
+#include "random_case.h"
 
 using namespace anyattn::cpu_test;
 
@@ -24,6 +25,15 @@ TEST_CASE("attn_float32_decode_and_prefill_of_the_small_model") {
     test.with(ANYATTN_FEATURE_LSE);
     passes(test);
     test.amplitude = 20;  // logits in the hundreds
+    passes(test);
+  }
+}
+
+TEST_CASE("attn_random_problems_stay_within_the_bound_on_every_instruction_set") {
+  const std::vector<std::string> isas = runnable_isas();
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    AttnCase test = random_case(seed);
+    test.isa = isas[seed % isas.size()];
     passes(test);
   }
 }
