@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/plugin_rules.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace anyattn::inspect {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint16_t kThisMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t kThisMachine = EM_AARCH64;
+#else
+#error "add this machine's ELF number"
+#endif
+
+constexpr std::string_view kEntryPrefix = "anyattn_plugin_entry_v";
+constexpr const char* kLinkRules = "link it with anyattn_add_plugin, or with the SDK's anyattn_plugin.map as version script";
+
+bool is_entry(std::string_view name) {
+  return name.size() > kEntryPrefix.size() && name.starts_with(kEntryPrefix) &&
+         std::ranges::all_of(name.substr(kEntryPrefix.size()), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// At most five names, and how many more there are.
+std::string list_names(const std::vector<std::string_view>& names) {
+  constexpr size_t kShown = 5;
+  const size_t shown = std::min(names.size(), kShown);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+std::optional<Finding> check_machine(const ElfFile& file) {
+  if (file.machine != kThisMachine) {
+    return Finding{fmt::format("is built for {}, this host is {}", machine_name(file.machine), machine_name(kThisMachine)),
+                   fmt::format("install the plugin's {} build", machine_name(kThisMachine))};
+  }
+  if (file.type != ET_DYN) {
+    return Finding{fmt::format("has ELF type {}, wanted a shared object ({})", file.type, ET_DYN),
+                   "link the plugin with -shared"};
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> check_exports(const ElfFile& file, uint32_t abi_major) {
+  const std::string wanted = fmt::format("{}{}", kEntryPrefix, abi_major);
+  std::vector<std::string_view> entries;
+  std::vector<std::string_view> others;
+  std::vector<std::string_view> unique;
+  for (const Symbol& symbol : file.exports) {
+    (is_entry(symbol.name) ? entries : others).push_back(symbol.name);
+    if (symbol.unique) unique.push_back(symbol.name);
+  }
+  const bool has_entry = std::ranges::find(entries, wanted) != entries.end();
+  if (!has_entry && !entries.empty()) {
+    return Finding{fmt::format("speaks another ABI major: it exports {}, this host calls {}", list_names(entries), wanted),
+                   fmt::format("update the host, or install the plugin's build for ABI major {}", abi_major)};
+  }
+  if (!has_entry) {
+    return Finding{fmt::format("does not export {}, so it is no plugin", wanted), kLinkRules};
+  }
+  if (!unique.empty()) {
+    return Finding{fmt::format("exports unique symbols ({}), which all plugins of a process would share", list_names(unique)),
+                   fmt::format("compile with -fno-gnu-unique and {}", kLinkRules)};
+  }
+  if (!others.empty()) {
+    return Finding{fmt::format("exports more than {}: {}", wanted, list_names(others)), kLinkRules};
+  }
+  return std::nullopt;
+}
+
+std::optional<Finding> check_process_safety(const ElfFile& file) {
+  for (const std::string_view library : file.needed) {
+    if (library.starts_with("libanyattn.so")) {
+      return Finding{fmt::format("links the host library {}", library),
+                     "link the SDK's headers only: everything of the host comes through anyattn_host"};
+    }
+  }
+  if (file.executable_stack) {
+    return Finding{"asks for an executable stack, which would weaken the whole process",
+                   "link with -z noexecstack (an assembly source lacks a .note.GNU-stack section)"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Finding> check_plugin(const ElfFile& file, uint32_t abi_major) {
+  if (auto finding = check_machine(file)) return finding;
+  if (auto finding = check_exports(file, abi_major)) return finding;
+  return check_process_safety(file);
+}
+
+std::optional<Finding> inspect_plugin(std::span<const std::byte> bytes, uint32_t abi_major) {
+  ElfFile file;
+  if (auto finding = read_elf(bytes, file)) return finding;
+  return check_plugin(file, abi_major);
+}
+
+}  // namespace anyattn::inspect
