@@ -28,12 +28,16 @@ struct Skip {
   std::string plugin;  // id, as far as it is known; else empty
   std::string path;    // file or folder; empty where only an id was asked for
   Stage stage = Stage::kDiscover;
+  int32_t status = ANYATTN_NOT_FOUND;  // what a call that insists on this plugin returns
   std::string reason;
   std::string remedy;
   bool required = false;  // the configuration insists: the start fails with text(skip)
 };
-// "plugin ID (PATH): STAGE: REASON; REMEDY"
+// "plugin ID (PATH) failed at STAGE: REASON; REMEDY"
 std::string text(const Skip& skip);
+
+// "0.1" of an ANYATTN_ABI_VERSION word.
+std::string abi_text(uint32_t version);
 
 // What the host is, as far as a file can be refused for it without opening it.
 struct Host {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discovery/discovery.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "config/names.h"
+#include "config/sidecar.h"
+#include "discovery/content.h"
+#include "discovery/folders.h"
+#include "inspect/plugin_rules.h"
+#include "trust/path_rules.h"
+
+namespace anyattn::discovery {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Refusal {
+  Stage stage;
+  int32_t status;
+  std::string reason;
+  std::string remedy;
+};
+
+// Looks at one file after the other and keeps what later ones are compared with.
+class Examiner {
+ public:
+  Examiner(const config::Config& config, const Host& host, Found& found) : config_(config), host_(host), found_(found) {}
+
+  void examine(const Located& located) {
+    std::error_code error;
+    const std::string path = fs::canonical(located.path, error).string();
+    Candidate candidate;
+    candidate.path = error ? located.path : path;
+    candidate.origin = located.origin;
+    if (located.entry) {
+      candidate.entry = *located.entry;
+      candidate.id = located.entry->id;
+    }
+    std::optional<Refusal> refusal;
+    if (error) {
+      refusal = Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND, fmt::format("the file cannot be found: {}", error.message()),
+                        located.entry ? fmt::format("correct the entry of {}", located.entry->origin.text)
+                                      : std::string("remove the dangling link")};
+    } else if (const auto first = origin_by_path_.find(path); first != origin_by_path_.end()) {
+      // A pinned file that also lies in a searched folder is met twice by design.
+      if (first->second == kPinned) return;
+      refusal = Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND,
+                        fmt::format("is the same file as {}, found earlier through {}", path, first->second),
+                        "nothing needs to be done; name the folder once in plugins.search"};
+      candidate.path = located.path;
+    } else {
+      origin_by_path_[path] = located.entry ? kPinned : located.origin;
+      refusal = judge(candidate);
+    }
+    if (refusal) {
+      found_.skips.push_back(
+          Skip{candidate.id, candidate.path, refusal->stage, refusal->status, refusal->reason, refusal->remedy, false});
+      return;
+    }
+    found_.candidates.push_back(std::move(candidate));
+  }
+
+ private:
+  static constexpr const char* kPinned = "plugins.entries";
+
+  std::optional<Refusal> judge(Candidate& candidate) {
+    // The sidecar first: a text that names the plugin is worth more than one that names a file only.
+    std::optional<Refusal> sidecar_refusal = read_sidecar(candidate);
+    const trust::PathVerdict path_verdict = trust::check_path(candidate.path, config_.trust_level, ::geteuid());
+    if (path_verdict.refusal) {
+      return Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, path_verdict.refusal->reason, path_verdict.refusal->remedy};
+    }
+    const FileContent content = read_content(candidate.path);
+    if (!content.error.empty()) {
+      return Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND, fmt::format("the file {}", content.error),
+                     "check what lies at this path"};
+    }
+    candidate.content = content.hash;
+    if (const auto finding = inspect::inspect_plugin(content.bytes, host_.abi_max >> 16)) {
+      return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
+    }
+    if (sidecar_refusal) return sidecar_refusal;
+    if (auto refusal = check_host(candidate)) return refusal;
+    if (auto refusal = check_duplicate(candidate, {content.device, content.inode})) return refusal;
+    if (!path_verdict.warnings.empty()) {
+      found_.warnings.push_back(fmt::format("plugin {}: {}", candidate.path, fmt::join(path_verdict.warnings, "; ")));
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> read_sidecar(Candidate& candidate) const {
+    const std::string path = fs::path(candidate.path).replace_extension(".yaml").string();
+    std::error_code error;
+    if (!fs::exists(path, error)) return std::nullopt;
+    try {
+      candidate.sidecar = std::make_shared<const config::Sidecar>(config::read_sidecar(path));
+    } catch (const config::ConfigError& mistake) {
+      return Refusal{Stage::kDiscover, ANYATTN_INVALID_ARGUMENT, fmt::format("its sidecar is wrong: {}", mistake.what()),
+                     "correct or remove the sidecar"};
+    }
+    candidate.id = candidate.sidecar->id;
+    if (candidate.entry && !candidate.entry->id.empty() && candidate.entry->id != candidate.id) {
+      return Refusal{
+          Stage::kDiscover, ANYATTN_INVALID_ARGUMENT,
+          fmt::format("{} names it {}, its sidecar says {}", candidate.entry->origin.text, candidate.entry->id, candidate.id),
+          "correct id or file of the entry"};
+    }
+    if (!candidate.entry) candidate.entry = entry_by_id(candidate.id);
+    return std::nullopt;
+  }
+
+  std::optional<config::PluginEntry> entry_by_id(const std::string& id) const {
+    for (const config::PluginEntry& entry : config_.entries)
+      if (entry.file.empty() && entry.id == id) return entry;
+    return std::nullopt;
+  }
+
+  // What the sidecar says of the host's version and processor.
+  std::optional<Refusal> check_host(const Candidate& candidate) const {
+    if (!candidate.sidecar) return std::nullopt;
+    const config::Sidecar& sidecar = *candidate.sidecar;
+    if (sidecar.abi_max < host_.abi_min || sidecar.abi_min > host_.abi_max) {
+      return Refusal{Stage::kNegotiate, ANYATTN_ABI_MISMATCH,
+                     fmt::format("its sidecar says ABI {} to {}, this host speaks {} to {}", abi_text(sidecar.abi_min),
+                                 abi_text(sidecar.abi_max), abi_text(host_.abi_min), abi_text(host_.abi_max)),
+                     sidecar.abi_max < host_.abi_min ? "update the plugin" : "update the host"};
+    }
+    if (!host_.cpu) return std::nullopt;
+    std::vector<std::string_view> missing;
+    for (const config::CpuIsaName& isa : config::kCpuIsas)
+      if ((sidecar.needs_cpu & ~host_.cpu->isa & isa.bit) != 0) missing.push_back(isa.name);
+    if (missing.empty()) return std::nullopt;
+    return Refusal{Stage::kInspect, ANYATTN_UNSUPPORTED,
+                   fmt::format("not supported by this CPU: it lacks {}", fmt::join(missing, ", ")),
+                   "install the plugin's build for this processor"};
+  }
+
+  std::optional<Refusal> check_duplicate(const Candidate& candidate, std::pair<uint64_t, uint64_t> inode) {
+    const auto same = [](const char* what, const std::string& first, const char* remedy) {
+      return Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND, fmt::format("{} {}, which comes first", what, first), remedy};
+    };
+    if (const auto first = path_by_inode_.find(inode); first != path_by_inode_.end()) {
+      return same("is another name of the file", first->second, "nothing needs to be done; remove one of the two names");
+    }
+    if (const auto first = path_by_content_.find(candidate.content); first != path_by_content_.end()) {
+      return same("is a copy of", first->second, "nothing needs to be done; remove one of the two copies");
+    }
+    if (!candidate.id.empty()) {
+      if (const auto first = path_by_id_.find(candidate.id); first != path_by_id_.end()) {
+        return same(fmt::format("has the id {} of", candidate.id).c_str(), first->second,
+                    "remove one of the two, or pin the wanted one by file in plugins.entries");
+      }
+      path_by_id_[candidate.id] = candidate.path;
+    }
+    path_by_inode_[inode] = candidate.path;
+    path_by_content_[candidate.content] = candidate.path;
+    return std::nullopt;
+  }
+
+  const config::Config& config_;
+  const Host& host_;
+  Found& found_;
+  std::map<std::string, std::string> origin_by_path_;                   // every file looked at
+  std::map<std::pair<uint64_t, uint64_t>, std::string> path_by_inode_;  // candidates only, here and below
+  std::map<std::string, std::string> path_by_content_;
+  std::map<std::string, std::string> path_by_id_;
+};
+
+bool is_about(const Skip& skip, const config::PluginEntry& entry) {
+  return entry.file.empty() ? skip.plugin == entry.id : skip.path == entry.file;
+}
+
+bool is_satisfied(const config::PluginEntry& entry, const Found& found) {
+  return std::ranges::any_of(found.candidates, [&](const Candidate& candidate) {
+    return candidate.entry && candidate.entry->id == entry.id && candidate.entry->file == entry.file;
+  });
+}
+
+// Entries that nothing answers: marks the skips that explain it as required, or adds one.
+void settle_entries(const config::Config& config, Found& found) {
+  for (const config::PluginEntry& entry : config.entries) {
+    if (is_satisfied(entry, found)) continue;
+    bool is_explained = false;
+    for (Skip& skip : found.skips) {
+      if (!is_about(skip, entry)) continue;
+      is_explained = true;
+      skip.required |= entry.required;
+    }
+    if (is_explained) continue;
+    Skip skip;
+    skip.plugin = entry.id;
+    skip.path = entry.file;
+    skip.reason = fmt::format("{} names it, and no file of plugins.search ({}) has a sidecar with this id", entry.origin.text,
+                              fmt::join(config.search, ", "));
+    skip.remedy = "install the plugin with its sidecar, name its file in the entry, or correct the id";
+    skip.required = entry.required;
+    found.skips.push_back(std::move(skip));
+  }
+}
+
+}  // namespace
+
+Found discover(const config::Config& config, const Host& host) {
+  Found found;
+  Examiner examiner(config, host, found);
+  for (const config::PluginEntry& entry : config.entries) {
+    if (!entry.file.empty()) examiner.examine({entry.file, fmt::format("plugins.entries ({})", entry.origin.text), &entry});
+  }
+  for (const Located& located : list_folders(config, found.skips)) examiner.examine(located);
+  settle_entries(config, found);
+  return found;
+}
+
+Found discover_file(const config::PluginEntry& entry, const config::Config& config, const Host& host) {
+  Found found;
+  if (!fs::path(entry.file).is_absolute()) {
+    found.skips.push_back(Skip{entry.id, entry.file, Stage::kDiscover, ANYATTN_INVALID_ARGUMENT, "the path is not absolute",
+                               "give the absolute path of the file", entry.required});
+    return found;
+  }
+  Examiner(config, host, found).examine({entry.file, entry.origin.text, &entry});
+  for (Skip& skip : found.skips) skip.required = entry.required;
+  return found;
+}
+
+}  // namespace anyattn::discovery
