@@ -37,6 +37,8 @@ class Loader {
   Opened open(const discovery::Candidate& candidate);
 
  private:
+  std::shared_ptr<Plugin> open_new(const discovery::Candidate& candidate);
+
   HostServices services_;
   AbiRange range_;
   std::mutex mutex_;

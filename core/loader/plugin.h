@@ -14,6 +14,7 @@ namespace anyattn::loader {
 
 class Image;       // the opened file, one per content and process, never closed
 struct HostTable;  // the anyattn_host of one plugin and what it points to
+struct Tables;     // what the plugin answered in its entry
 
 // One backend of a plugin. `table` is a copy: slots the plugin does not have are null, struct_size says what was read.
 struct Backend {
@@ -63,9 +64,10 @@ class Plugin {
 
  private:
   friend class Loader;
-  Plugin();
+  Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<HostTable> host);
   std::shared_ptr<Image> image_;
   std::unique_ptr<HostTable> host_;
+  void (*shutdown_)(void) = nullptr;
 };
 
 }  // namespace anyattn::loader

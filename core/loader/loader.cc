@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loader/loader.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "discovery/content.h"
+#include "inspect/plugin_rules.h"
+#include "loader/agreement.h"
+#include "loader/host_table.h"
+#include "loader/image.h"
+#include "loader/tables.h"
+
+namespace anyattn::loader {
+namespace {
+
+using discovery::Stage;
+
+// Opens what discovery saw and nothing else. A file that was cut meanwhile would end the process with a bus error.
+std::shared_ptr<Image> open_image(const discovery::Candidate& candidate) {
+  const discovery::FileContent content = discovery::read_content(candidate.path);
+  if (!content.error.empty()) {
+    throw Refusal{Stage::kOpen, ANYATTN_NOT_FOUND, fmt::format("the file {}", content.error), "check what lies at this path"};
+  }
+  if (content.hash != candidate.content) {
+    throw Refusal{Stage::kOpen, ANYATTN_NOT_FOUND, "the file changed after it was listed",
+                  "register it again, or make a new runtime"};
+  }
+  inspect::ElfFile file;
+  if (const auto finding = inspect::read_elf(content.bytes, file)) {
+    throw Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
+  }
+  return Image::open(candidate.path, candidate.content, file.needed);
+}
+
+discovery::Skip skip_of(const discovery::Candidate& candidate, const Refusal& refusal) {
+  discovery::Skip skip;
+  skip.plugin = candidate.id;
+  skip.path = candidate.path;
+  skip.stage = refusal.stage;
+  skip.status = refusal.status;
+  skip.reason = refusal.reason;
+  skip.remedy = refusal.remedy;
+  skip.required = candidate.entry && candidate.entry->required;
+  return skip;
+}
+
+}  // namespace
+
+Plugin::Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<HostTable> host)
+    : id(std::move(tables.id)),
+      vendor(std::move(tables.vendor)),
+      version(std::move(tables.version)),
+      license(std::move(tables.license)),
+      path(image->path()),
+      abi_version(tables.abi_version),
+      abi_min(tables.abi_min),
+      abi_max(tables.abi_max),
+      backends(std::move(tables.backends)),
+      providers(std::move(tables.providers)),
+      options(std::move(tables.options)),
+      image_(std::move(image)),
+      host_(std::move(host)),
+      shutdown_(tables.shutdown) {
+  image_->add_user();
+}
+
+Plugin::~Plugin() {
+  const std::string mistake = image_->drop_user(shutdown_);
+  if (!mistake.empty()) host_->host.log(host_->host.context, ANYATTN_LOG_ERROR, mistake.c_str());
+}
+
+const anyattn_host* Plugin::host() const { return &host_->host; }
+
+Loader::Loader(const HostServices& services, AbiRange range) : services_(services), range_(range) {
+  if (!services.log || !services.parallel_for || !services.cpu || services.num_workers == 0) {
+    throw std::invalid_argument("loader: HostServices needs log, parallel_for, cpu and at least one worker");
+  }
+}
+
+Opened Loader::open(const discovery::Candidate& candidate) {
+  const std::lock_guard lock(mutex_);
+  if (const auto known = by_content_.find(candidate.content); known != by_content_.end()) return {known->second, std::nullopt};
+  try {
+    std::shared_ptr<Plugin> plugin = open_new(candidate);
+    path_by_id_[plugin->id] = plugin->path;
+    by_content_[candidate.content] = plugin;
+    return {std::move(plugin), std::nullopt};
+  } catch (const Refusal& refusal) {
+    return {nullptr, skip_of(candidate, refusal)};
+  } catch (const std::exception& error) {
+    return {nullptr, skip_of(candidate, {Stage::kOpen, ANYATTN_INTERNAL, fmt::format("the host failed: {}", error.what()),
+                                         "free memory, or report this"})};
+  }
+}
+
+std::shared_ptr<Plugin> Loader::open_new(const discovery::Candidate& candidate) {
+  const std::shared_ptr<Image> image = open_image(candidate);
+  const std::vector<config::Option> options = candidate.entry ? candidate.entry->options : std::vector<config::Option>{};
+  const HostTable for_entry(services_, candidate.path, options, range_.max);
+  Tables tables = negotiate(image->entry(), range_, for_entry.host);
+  if (candidate.sidecar) check_sidecar(tables, *candidate.sidecar);
+  if (candidate.entry) check_entry(tables, *candidate.entry);
+  if (const auto taken = path_by_id_.find(tables.id); taken != path_by_id_.end()) {
+    throw Refusal{Stage::kRegister, ANYATTN_INVALID_ARGUMENT,
+                  fmt::format("its id {} is that of the plugin {}, which was opened first", tables.id, taken->second),
+                  "remove one of the two"};
+  }
+  auto host = std::make_unique<HostTable>(services_, tables.id, options, tables.abi_version);
+  std::shared_ptr<Plugin> plugin(new Plugin(image, std::move(tables), std::move(host)));
+  plugin->content = candidate.content;
+  return plugin;
+}
+
+}  // namespace anyattn::loader
