@@ -17,7 +17,7 @@ struct Place {
 
 // Every fixed key of the file with the section it stands in.
 void collect_places(const Schema& schema, const std::string& section, std::vector<Place>& places) {
-  for (const Field& field : schema.fields) {
+  for (const Field& field : fields_of(schema)) {
     places.push_back({field.name, section});
     collect_places(field.schema, join_path(section, field.name), places);
   }
@@ -50,7 +50,7 @@ std::string bounds(const Schema& schema) {
 
 std::string allowed_keys(const Schema& mapping) {
   std::vector<std::string> names;
-  for (const Field& field : mapping.fields) names.push_back(field.name);
+  for (const Field& field : fields_of(mapping)) names.push_back(field.name);
   return comma_list(names);
 }
 
@@ -62,15 +62,15 @@ std::string comma_list(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string describe_given(const Node& node) {
+std::string describe_given(const YamlNode& node) {
   switch (node.kind) {
-    case Node::Kind::kNull:
+    case YamlNode::Kind::kNull:
       return "null";
-    case Node::Kind::kList:
+    case YamlNode::Kind::kList:
       return "a list";
-    case Node::Kind::kMapping:
+    case YamlNode::Kind::kMapping:
       return "a mapping";
-    case Node::Kind::kScalar:
+    case YamlNode::Kind::kScalar:
       break;
   }
   if (!node.quoted && (node.text == "true" || node.text == "false")) return "the boolean " + node.text;
@@ -105,7 +105,7 @@ std::string describe_wanted(const Schema& schema) {
 
 std::string describe_unknown_key(const std::string& key, const Schema& mapping, const std::string& path, const Schema& root) {
   std::vector<std::string> own;
-  for (const Field& field : mapping.fields) own.push_back(field.name);
+  for (const Field& field : fields_of(mapping)) own.push_back(field.name);
   std::vector<Place> places;
   collect_places(root, "", places);
 

@@ -9,7 +9,7 @@
 namespace anyattn::config {
 
 // "the boolean false", "the text \"x\"", "a list".
-std::string describe_given(const Node& node);
+std::string describe_given(const YamlNode& node);
 // "true or false", "an integer from 1 to 10", "a list of texts, as in [a, b]".
 std::string describe_wanted(const Schema& schema);
 // The sentence about `key`, which `mapping` (at `path`) does not know: nearest key, section it belongs to, allowed keys.

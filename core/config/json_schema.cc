@@ -39,20 +39,20 @@ std::string array(const std::vector<std::string>& values) {
 }
 
 // A default, written in YAML, as JSON; its numbers and booleans are those that the schema's type makes of them.
-std::string value_json(const Node& node, const Schema& schema) {
+std::string value_json(const YamlNode& node, const Schema& schema) {
   switch (node.kind) {
-    case Node::Kind::kNull:
+    case YamlNode::Kind::kNull:
       return "null";
-    case Node::Kind::kScalar: {
+    case YamlNode::Kind::kScalar: {
       const bool literal = schema.type == Type::kInteger || schema.type == Type::kNumber || schema.type == Type::kBoolean;
       return literal ? node.text : json_quote(node.text);
     }
-    case Node::Kind::kList: {
+    case YamlNode::Kind::kList: {
       std::vector<std::string> values;
-      for (const Node& item : node.items) values.push_back(value_json(item, schema.element.front()));
+      for (const YamlNode& item : node.items) values.push_back(value_json(item, schema.element.front()));
       return array(values);
     }
-    case Node::Kind::kMapping:
+    case YamlNode::Kind::kMapping:
       return "{}";  // the fields below carry their own defaults
   }
   return "null";
@@ -67,7 +67,7 @@ Members members_of(const Schema& schema, bool nullable);
 void add_fields(const Schema& schema, Members& out) {
   Members properties;
   std::vector<std::string> required;
-  for (const Field& field : schema.fields) {
+  for (const Field& field : fields_of(schema)) {
     Members members = {{"description", json_quote(field.help)}};
     for (auto& member : members_of(field.schema, !field.required)) members.push_back(std::move(member));
     if (!field.required) members.emplace_back("default", value_json(parse_yaml(field.fallback, field.name).root, field.schema));

@@ -49,7 +49,7 @@ class Binder {
 
   Config bind() && {
     bind_plugins(at(root_, "plugins"));
-    const Node& override_owner = at(at(root_, "registry"), "override");
+    const YamlNode& override_owner = at(at(root_, "registry"), "override");
     for (size_t i = 0; i < override_owner.items.size(); ++i)
       config_.override_owner.emplace(override_owner.keys[i].text, override_owner.items[i].text);
     bind_selection(at(root_, "selection"));
@@ -61,14 +61,14 @@ class Binder {
  private:
   Origin origin(Mark mark) const { return {mark.line ? fmt::format("{}:{}", config_.file, mark.line) : "default"}; }
 
-  std::string resolve(const Node& node, const std::string& path) const {
+  std::string resolve(const YamlNode& node, const std::string& path) const {
     if (node.text[0] == '~')
       fail(config_.file, node.mark, path, fmt::format("got {}; ~ is not expanded, write the whole path", quote(node.text)));
     return absolute_path(folder_, node.text);
   }
 
-  void bind_plugins(const Node& plugins) {
-    const Node& search = at(plugins, "search");
+  void bind_plugins(const YamlNode& plugins) {
+    const YamlNode& search = at(plugins, "search");
     config_.search_origin = origin(search.mark);
     for (size_t i = 0; i < search.items.size(); ++i) {
       const std::string path = join_path("plugins.search", i);
@@ -77,14 +77,14 @@ class Binder {
         fail(config_.file, search.items[i].mark, path, fmt::format("the folder {} is listed twice; keep one", folder));
       config_.search.push_back(std::move(folder));
     }
-    const Node& entries = at(plugins, "entries");
+    const YamlNode& entries = at(plugins, "entries");
     for (size_t i = 0; i < entries.items.size(); ++i) bind_entry(entries.items[i], join_path("plugins.entries", i));
   }
 
-  void bind_entry(const Node& node, const std::string& path) {
+  void bind_entry(const YamlNode& node, const std::string& path) {
     PluginEntry entry;
     entry.id = text_of(at(node, "id"));
-    const Node& file = at(node, "file");
+    const YamlNode& file = at(node, "file");
     if (!is_null(file)) entry.file = resolve(file, path + ".file");
     entry.required = boolean_of(at(node, "required"));
     entry.options = bind_options(at(node, "options"));
@@ -99,43 +99,44 @@ class Binder {
     config_.entries.push_back(std::move(entry));
   }
 
-  std::vector<Option> bind_options(const Node& map) const {
+  std::vector<Option> bind_options(const YamlNode& map) const {
     std::vector<Option> options;
     for (size_t i = 0; i < map.items.size(); ++i)
       options.push_back({map.keys[i].text, map.items[i].text, origin(map.keys[i].mark)});
     return options;
   }
 
-  void bind_selection(const Node& selection) {
-    const Node& backend = at(selection, "backend");
+  void bind_selection(const YamlNode& selection) {
+    const YamlNode& backend = at(selection, "backend");
     config_.backend = is_null(backend) ? "" : text_of(backend);
     config_.backend_origin = origin(backend.mark);
-    for (const Node& rule : at(selection, "rules").items)
+    for (const YamlNode& rule : at(selection, "rules").items)
       config_.rules.push_back({bind_options(at(rule, "when")), text_of(at(rule, "backend")), origin(rule.mark)});
-    const Node& order = at(selection, "order");
+    const YamlNode& order = at(selection, "order");
     for (size_t i = 0; i < order.items.size(); ++i) config_.order.emplace(order.keys[i].text, texts_of(order.items[i]));
     config_.allow_fallback = texts_of(at(selection, "allow_fallback"));
   }
 
   void bind_rest() {
-    const Node& trust = at(root_, "trust");
+    const YamlNode& trust = at(root_, "trust");
     const std::string& level = text_of(at(trust, "level"));
     config_.trust_level = level == "signed" ? TrustLevel::kSigned : level == "hash" ? TrustLevel::kHash : TrustLevel::kNone;
     config_.trust_keys = texts_of(at(trust, "keys"));
-    const Node& probe = at(root_, "probe");
+    const YamlNode& probe = at(root_, "probe");
     config_.probe_enabled = boolean_of(at(probe, "enabled"));
     config_.probe_timeout_ms = static_cast<uint32_t>(integer_of(at(probe, "timeout_ms")));
     config_.log_level = text_of(at(at(root_, "log"), "level"));
   }
 
   // One value a leaf. A list of texts is one leaf, a list of mappings is not; paths are shown as they are used.
-  void add_values(const Node& node, const std::string& path) {
+  void add_values(const YamlNode& node, const std::string& path) {
     for (size_t i = 0; i < node.items.size(); ++i) {
-      const bool mapping = node.kind == Node::Kind::kMapping;
-      const Node& item = node.items[i];
+      const bool mapping = node.kind == YamlNode::Kind::kMapping;
+      const YamlNode& item = node.items[i];
       const std::string item_path = mapping ? join_path(path, node.keys[i].text) : join_path(path, i);
-      const bool inner = (item.kind == Node::Kind::kMapping && !item.items.empty()) ||
-                         (item.kind == Node::Kind::kList && !item.items.empty() && item.items[0].kind == Node::Kind::kMapping);
+      const bool inner =
+          (item.kind == YamlNode::Kind::kMapping && !item.items.empty()) ||
+          (item.kind == YamlNode::Kind::kList && !item.items.empty() && item.items[0].kind == YamlNode::Kind::kMapping);
       if (inner) {
         add_values(item, item_path);
         continue;
@@ -149,7 +150,7 @@ class Binder {
   }
 
   fs::path folder_;
-  Node root_;
+  YamlNode root_;
   Config config_;
 };
 

@@ -35,30 +35,30 @@ std::optional<double> to_number(std::string_view text) {
   return value;
 }
 
-bool plain_boolean(const Node& node) { return !node.quoted && (node.text == "true" || node.text == "false"); }
+bool plain_boolean(const YamlNode& node) { return !node.quoted && (node.text == "true" || node.text == "false"); }
 
 class Checker {
  public:
   Checker(const std::string& file, const FileSchema& schema) : file_(file), schema_(schema) {}
 
-  void check_root(Node& root) {
+  void check_root(YamlNode& root) {
     const std::string wanted = describe_wanted(schema_.root);
-    if (root.kind == Node::Kind::kNull && schema_.version.key.empty())
+    if (root.kind == YamlNode::Kind::kNull && schema_.version.key.empty())
       fail(file_, {}, "", fmt::format("the file is empty; {} is {}", schema_.what, wanted));
-    if (root.kind == Node::Kind::kNull)
+    if (root.kind == YamlNode::Kind::kNull)
       fail(file_, {}, "",
            fmt::format("the file is empty; {} begins with {}: {}", schema_.what, schema_.version.key, schema_.version.known));
-    if (root.kind != Node::Kind::kMapping)
+    if (root.kind != YamlNode::Kind::kMapping)
       fail(file_, root.mark, "", fmt::format("the file holds {}; {} is {}", describe_given(root), schema_.what, wanted));
     check_version(root);
     check_node(root, schema_.root, "");
   }
 
  private:
-  void check_version(const Node& root) {
+  void check_version(const YamlNode& root) {
     if (schema_.version.key.empty()) return;
-    const Node* node = root.find(schema_.version.key);
-    if (!node || node->kind != Node::Kind::kScalar || node->quoted) return;  // the field's own check speaks
+    const YamlNode* node = root.find(schema_.version.key);
+    if (!node || node->kind != YamlNode::Kind::kScalar || node->quoted) return;  // the field's own check speaks
     const std::optional<int64_t> given = to_integer(node->text);
     if (given && *given > schema_.version.known)
       fail(file_, node->mark, schema_.version.key,
@@ -68,7 +68,7 @@ class Checker {
                        *given, schema_.what, schema_.version.known, schema_.version.known));
   }
 
-  void check_node(Node& node, const Schema& schema, const std::string& path) {
+  void check_node(YamlNode& node, const Schema& schema, const std::string& path) {
     switch (schema.type) {
       case Schema::Type::kText:
       case Schema::Type::kAnyText:
@@ -78,7 +78,7 @@ class Checker {
       case Schema::Type::kNumber:
         return check_number(node, schema, path);
       case Schema::Type::kBoolean:
-        if (node.kind != Node::Kind::kScalar || !plain_boolean(node)) refuse(node, schema, path);
+        if (node.kind != YamlNode::Kind::kScalar || !plain_boolean(node)) refuse(node, schema, path);
         return;
       case Schema::Type::kList:
         return check_list(node, schema, path);
@@ -89,8 +89,8 @@ class Checker {
     }
   }
 
-  void check_text(const Node& node, const Schema& schema, const std::string& path) {
-    if (node.kind != Node::Kind::kScalar) refuse(node, schema, path);
+  void check_text(const YamlNode& node, const Schema& schema, const std::string& path) {
+    if (node.kind != YamlNode::Kind::kScalar) refuse(node, schema, path);
     if (schema.type == Schema::Type::kAnyText) return;
     if (plain_boolean(node)) refuse(node, schema, path);
     check_name(node.text, node.mark, schema, path, describe_given(node));
@@ -108,20 +108,21 @@ class Checker {
       fail(file_, mark, path, fmt::format("got {}; allowed: {}", given, schema.form.allowed));
   }
 
-  void check_integer(const Node& node, const Schema& schema, const std::string& path) {
+  void check_integer(const YamlNode& node, const Schema& schema, const std::string& path) {
     const std::optional<int64_t> value =
-        node.kind == Node::Kind::kScalar && !node.quoted ? to_integer(node.text) : std::nullopt;
+        node.kind == YamlNode::Kind::kScalar && !node.quoted ? to_integer(node.text) : std::nullopt;
     if (!value || *value < schema.min || *value > schema.max) refuse(node, schema, path);
   }
 
-  void check_number(const Node& node, const Schema& schema, const std::string& path) {
-    const std::optional<double> value = node.kind == Node::Kind::kScalar && !node.quoted ? to_number(node.text) : std::nullopt;
+  void check_number(const YamlNode& node, const Schema& schema, const std::string& path) {
+    const std::optional<double> value =
+        node.kind == YamlNode::Kind::kScalar && !node.quoted ? to_number(node.text) : std::nullopt;
     if (!value || *value < static_cast<double>(schema.min) || *value > static_cast<double>(schema.max))
       refuse(node, schema, path);
   }
 
-  void check_list(Node& node, const Schema& schema, const std::string& path) {
-    if (node.kind != Node::Kind::kList || (schema.filled && node.items.empty())) refuse(node, schema, path);
+  void check_list(YamlNode& node, const Schema& schema, const std::string& path) {
+    if (node.kind != YamlNode::Kind::kList || (schema.filled && node.items.empty())) refuse(node, schema, path);
     std::set<std::string_view> seen;
     for (size_t i = 0; i < node.items.size(); ++i) {
       const std::string element_path = join_path(path, i);
@@ -133,8 +134,8 @@ class Checker {
     }
   }
 
-  void check_map(Node& node, const Schema& schema, const std::string& path) {
-    if (node.kind != Node::Kind::kMapping || (schema.filled && node.items.empty())) refuse(node, schema, path);
+  void check_map(YamlNode& node, const Schema& schema, const std::string& path) {
+    if (node.kind != YamlNode::Kind::kMapping || (schema.filled && node.items.empty())) refuse(node, schema, path);
     for (size_t i = 0; i < node.items.size(); ++i) {
       const std::string value_path = join_path(path, node.keys[i].text);
       check_name(node.keys[i].text, node.keys[i].mark, schema, value_path, "the key " + quote(node.keys[i].text));
@@ -143,24 +144,24 @@ class Checker {
     }
   }
 
-  void check_mapping(Node& node, const Schema& schema, const std::string& path) {
-    if (node.kind != Node::Kind::kMapping) refuse(node, schema, path);
+  void check_mapping(YamlNode& node, const Schema& schema, const std::string& path) {
+    if (node.kind != YamlNode::Kind::kMapping) refuse(node, schema, path);
     check_keys(node, schema, path);
-    Node complete;
-    complete.kind = Node::Kind::kMapping;
+    YamlNode complete;
+    complete.kind = YamlNode::Kind::kMapping;
     complete.mark = node.mark;
-    for (const Field& field : schema.fields) {
+    for (const Field& field : fields_of(schema)) {
       const auto key =
-          std::find_if(node.keys.begin(), node.keys.end(), [&](const Node::Key& k) { return k.text == field.name; });
+          std::find_if(node.keys.begin(), node.keys.end(), [&](const YamlNode::Key& k) { return k.text == field.name; });
       const std::string field_path = join_path(path, field.name);
-      Node* given = key == node.keys.end() ? nullptr : &node.items[static_cast<size_t>(key - node.keys.begin())];
+      YamlNode* given = key == node.keys.end() ? nullptr : &node.items[static_cast<size_t>(key - node.keys.begin())];
       complete.keys.push_back({field.name, given ? key->mark : Mark{}});
       complete.items.push_back(complete_field(given, field, field_path, node.mark));
     }
     node = std::move(complete);
   }
 
-  Node complete_field(Node* given, const Field& field, const std::string& path, Mark parent) {
+  YamlNode complete_field(YamlNode* given, const Field& field, const std::string& path, Mark parent) {
     if (field.required && !given)
       fail(file_, parent, path, fmt::format("is missing; wanted: {}", describe_wanted(field.schema)));
     if (field.required && is_null(*given))
@@ -169,17 +170,17 @@ class Checker {
       check_node(*given, field.schema, path);
       return std::move(*given);
     }
-    Node fallback = parse_yaml(field.fallback, "default of " + path).root;
+    YamlNode fallback = parse_yaml(field.fallback, "default of " + path).root;
     forget_marks(fallback);
     if (!is_null(fallback)) check_node(fallback, field.schema, path);
     if (given) fallback.mark = given->mark;
     return fallback;
   }
 
-  void check_keys(const Node& node, const Schema& schema, const std::string& path) {
-    for (const Node::Key& key : node.keys) {
+  void check_keys(const YamlNode& node, const Schema& schema, const std::string& path) {
+    for (const YamlNode::Key& key : node.keys) {
       const auto known = [&](const auto& entry) { return entry.name == key.text; };
-      if (std::any_of(schema.fields.begin(), schema.fields.end(), known)) continue;
+      if (std::any_of(schema.fields->begin(), schema.fields->end(), known)) continue;
       const auto moved = std::find_if(schema.moved.begin(), schema.moved.end(), known);
       const std::string key_path = join_path(path, key.text);
       if (moved == schema.moved.end())
@@ -194,13 +195,13 @@ class Checker {
     }
   }
 
-  static void forget_marks(Node& node) {
+  static void forget_marks(YamlNode& node) {
     node.mark = {};
-    for (Node::Key& key : node.keys) key.mark = {};
-    for (Node& item : node.items) forget_marks(item);
+    for (YamlNode::Key& key : node.keys) key.mark = {};
+    for (YamlNode& item : node.items) forget_marks(item);
   }
 
-  [[noreturn]] void refuse(const Node& node, const Schema& schema, const std::string& path) const {
+  [[noreturn]] void refuse(const YamlNode& node, const Schema& schema, const std::string& path) const {
     fail(file_, node.mark, path, fmt::format("got {}; wanted: {}", describe_given(node), describe_wanted(schema)));
   }
 
@@ -210,43 +211,50 @@ class Checker {
 
 }  // namespace
 
+Fields fields(std::vector<Field> list) { return std::make_shared<const std::vector<Field>>(std::move(list)); }
+
+std::span<const Field> fields_of(const Schema& schema) {
+  if (!schema.fields) return {};
+  return *schema.fields;
+}
+
 void check(Document& document, const FileSchema& schema) { Checker(document.file, schema).check_root(document.root); }
 
-const Node& at(const Node& mapping, std::string_view key) {
-  const Node* node = mapping.find(key);
+const YamlNode& at(const YamlNode& mapping, std::string_view key) {
+  const YamlNode* node = mapping.find(key);
   if (!node) throw std::logic_error(fmt::format("the schema has no key {}", key));
   return *node;
 }
 
-bool is_null(const Node& node) { return node.kind == Node::Kind::kNull; }
-const std::string& text_of(const Node& node) { return node.text; }
-int64_t integer_of(const Node& node) { return to_integer(node.text).value(); }
-double number_of(const Node& node) { return to_number(node.text).value(); }
-bool boolean_of(const Node& node) { return node.text == "true"; }
+bool is_null(const YamlNode& node) { return node.kind == YamlNode::Kind::kNull; }
+const std::string& text_of(const YamlNode& node) { return node.text; }
+int64_t integer_of(const YamlNode& node) { return to_integer(node.text).value(); }
+double number_of(const YamlNode& node) { return to_number(node.text).value(); }
+bool boolean_of(const YamlNode& node) { return node.text == "true"; }
 
-std::vector<std::string> texts_of(const Node& list) {
+std::vector<std::string> texts_of(const YamlNode& list) {
   std::vector<std::string> out;
-  for (const Node& item : list.items) out.push_back(item.text);
+  for (const YamlNode& item : list.items) out.push_back(item.text);
   return out;
 }
 
-std::string to_line(const Node& node) {
+std::string to_line(const YamlNode& node) {
   switch (node.kind) {
-    case Node::Kind::kNull:
+    case YamlNode::Kind::kNull:
       return "null";
-    case Node::Kind::kScalar:
+    case YamlNode::Kind::kScalar:
       return node.quoted || node.text.empty() ? quote(node.text, node.text.size()) : node.text;
-    case Node::Kind::kList:
-    case Node::Kind::kMapping:
+    case YamlNode::Kind::kList:
+    case YamlNode::Kind::kMapping:
       break;
   }
   std::string out;
   for (size_t i = 0; i < node.items.size(); ++i) {
     if (i) out += ", ";
-    if (node.kind == Node::Kind::kMapping) out += node.keys[i].text + ": ";
+    if (node.kind == YamlNode::Kind::kMapping) out += node.keys[i].text + ": ";
     out += to_line(node.items[i]);
   }
-  return node.kind == Node::Kind::kList ? fmt::format("[{}]", out) : fmt::format("{{{}}}", out);
+  return node.kind == YamlNode::Kind::kList ? fmt::format("[{}]", out) : fmt::format("{{{}}}", out);
 }
 
 }  // namespace anyattn::config

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,7 @@
 namespace anyattn::config {
 
 struct Field;
+using Fields = std::shared_ptr<const std::vector<Field>>;
 
 // A key of older files. Renamed: `now` is the new key of the same mapping; removed: `now` is empty and `reason` says why.
 struct Moved {
@@ -49,7 +52,7 @@ struct Schema {
   std::vector<Schema> element = {};  // exactly one with kList and kMap
   bool unique = false;               // kList: no text twice
   bool filled = false;               // kList, kMap: at least one
-  std::vector<Field> fields = {};
+  Fields fields = nullptr;           // kMapping only
   std::vector<Moved> moved = {};
   std::string example = {};  // shown where a mapping or list is wanted and something else is given
 };
@@ -61,6 +64,9 @@ struct Field {
   std::string fallback = {};  // the default as YAML; "null" = no value
   bool required = false;      // must be given, and not as null; has no default
 };
+
+Fields fields(std::vector<Field> list);
+std::span<const Field> fields_of(const Schema& schema);  // empty where it is no kMapping
 
 // The file's version key: an integer, checked before anything else so that a newer file is not called full of unknown keys.
 struct SchemaVersion {
@@ -80,16 +86,16 @@ struct FileSchema {
 void check(Document& document, const FileSchema& schema);
 
 // Values of a checked tree.
-const Node& at(const Node& mapping, std::string_view key);  // the key is one of the schema's
-bool is_null(const Node& node);
-const std::string& text_of(const Node& node);
-int64_t integer_of(const Node& node);
-double number_of(const Node& node);
-bool boolean_of(const Node& node);
-std::vector<std::string> texts_of(const Node& list);
+const YamlNode& at(const YamlNode& mapping, std::string_view key);  // the key is one of the schema's
+bool is_null(const YamlNode& node);
+const std::string& text_of(const YamlNode& node);
+int64_t integer_of(const YamlNode& node);
+double number_of(const YamlNode& node);
+bool boolean_of(const YamlNode& node);
+std::vector<std::string> texts_of(const YamlNode& list);
 
 // A value as one line of YAML: 5, [a, b], {x: 1}, null.
-std::string to_line(const Node& node);
+std::string to_line(const YamlNode& node);
 
 // Names as a sentence lists them: "a, b, c".
 std::string comma_list(const std::vector<std::string>& names);

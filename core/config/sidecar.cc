@@ -20,28 +20,28 @@ constexpr YamlLimits kLimits{.bytes = 64u << 10, .nodes = 2000, .depth = 8};
 
 FileSchema sidecar_schema() {
   const Schema backend{.type = Type::kMapping,
-                       .fields = {{"name", text(backend_name_form()), "The backend's name.", "", true},
-                                  {"device", choice(device_kind_names()), "The kind of device it runs on.", "", true}},
+                       .fields = fields({{"name", text(backend_name_form()), "The backend's name.", "", true},
+                                         {"device", choice(device_kind_names()), "The kind of device it runs on.", "", true}}),
                        .example = "{name: ACME_ATTN, device: cpu}"};
   const Schema abi{.type = Type::kMapping,
-                   .fields = {{"min", text(abi_version_form()), "Lowest ABI version the plugin speaks.", "", true},
-                              {"max", text(abi_version_form()), "Highest.", "", true}},
+                   .fields = fields({{"min", text(abi_version_form()), "Lowest ABI version the plugin speaks.", "", true},
+                                     {"max", text(abi_version_form()), "Highest.", "", true}}),
                    .example = "{min: \"0.1\", max: \"0.1\"}"};
   return {
       .what = "a sidecar",
       .version = {.key = "sidecar", .known = 1, .required = true},
-      .root = {
-          .type = Type::kMapping,
-          .fields = {{"sidecar", integer(1, 1), "Version of this format.", "", true},
-                     {"id", text(plugin_id_form()), "The plugin's id.", "", true},
-                     {"vendor", text(filled_form()), "Who made it.", "", true},
-                     {"version", text(filled_form()), "The plugin's own version.", "", true},
-                     {"license", text(filled_form()), "SPDX expression.", "", true},
-                     {"abi", abi, "Range of ABI versions.", "", true},
-                     {"backends", list_of(backend, false, "[{name: ACME_ATTN, device: cpu}]"), "What it brings.", "", true},
-                     {"providers", list_of(choice(device_kind_names()), true, "[cuda]"), "Kinds of device it provides.", "[]"},
-                     {"needs_cpu", list_of(choice(cpu_isa_names()), true, "[avx2, fma]"), "Instruction sets it needs.", "[]"},
-                     {"architectures", list_of(text(filled_form()), true, "[sm_80]"), "Device code it holds.", "[]"}}}};
+      .root = {.type = Type::kMapping,
+               .fields = fields(
+                   {{"sidecar", integer(1, 1), "Version of this format.", "", true},
+                    {"id", text(plugin_id_form()), "The plugin's id.", "", true},
+                    {"vendor", text(filled_form()), "Who made it.", "", true},
+                    {"version", text(filled_form()), "The plugin's own version.", "", true},
+                    {"license", text(filled_form()), "SPDX expression.", "", true},
+                    {"abi", abi, "Range of ABI versions.", "", true},
+                    {"backends", list_of(backend, false, "[{name: ACME_ATTN, device: cpu}]"), "What it brings.", "", true},
+                    {"providers", list_of(choice(device_kind_names()), true, "[cuda]"), "Kinds of device it provides.", "[]"},
+                    {"needs_cpu", list_of(choice(cpu_isa_names()), true, "[avx2, fma]"), "Instruction sets it needs.", "[]"},
+                    {"architectures", list_of(text(filled_form()), true, "[sm_80]"), "Device code it holds.", "[]"}})}};
 }
 
 uint32_t abi_word(const std::string& text) {
@@ -54,22 +54,22 @@ uint32_t abi_word(const std::string& text) {
 
 Sidecar bind(Document document) {
   check(document, sidecar_schema());
-  const Node& root = document.root;
+  const YamlNode& root = document.root;
   Sidecar out;
   out.path = document.file;
   out.id = text_of(at(root, "id"));
   out.vendor = text_of(at(root, "vendor"));
   out.version = text_of(at(root, "version"));
   out.license = text_of(at(root, "license"));
-  const Node& abi = at(root, "abi");
+  const YamlNode& abi = at(root, "abi");
   out.abi_min = abi_word(text_of(at(abi, "min")));
   out.abi_max = abi_word(text_of(at(abi, "max")));
   if (out.abi_min > out.abi_max)
     fail(document.file, at(abi, "max").mark, "abi.max",
          fmt::format("is {}, which is below abi.min {}", text_of(at(abi, "max")), text_of(at(abi, "min"))));
-  const Node& backends = at(root, "backends");
+  const YamlNode& backends = at(root, "backends");
   for (size_t i = 0; i < backends.items.size(); ++i) {
-    const Node& node = backends.items[i];
+    const YamlNode& node = backends.items[i];
     Sidecar::Backend backend{text_of(at(node, "name")), *device_kind_from_name(text_of(at(node, "device")))};
     const bool twice = std::any_of(out.backends.begin(), out.backends.end(), [&](const Sidecar::Backend& other) {
       return other.name == backend.name && other.device_kind == backend.device_kind;

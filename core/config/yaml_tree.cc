@@ -30,7 +30,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string file, const YamlLimits& limits) : file_(std::move(file)), limits_(limits) {}
 
-  Node take() { return std::move(root_); }
+  YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1)
@@ -40,7 +40,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Node node;
+    YamlNode node;
     // The parser marks a value left out with the place of whatever comes next: its key is the better place.
     node.mark = !open_.empty() && open_.back().has_key ? open_.back().key.mark : from_yaml(mark);
     refuse_anchor(anchor, from_yaml(mark));
@@ -62,8 +62,8 @@ class TreeBuilder : public YAML::EventHandler {
       open_.back().has_key = true;
       return;
     }
-    Node node;
-    node.kind = Node::Kind::kScalar;
+    YamlNode node;
+    node.kind = YamlNode::Kind::kScalar;
     node.quoted = tag == "!";
     node.mark = from_yaml(mark);
     node.text = value;
@@ -72,12 +72,12 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open(Node::Kind::kList, mark, tag, anchor);
+    open(YamlNode::Kind::kList, mark, tag, anchor);
   }
   void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(Node::Kind::kMapping, mark, tag, anchor);
+    open(YamlNode::Kind::kMapping, mark, tag, anchor);
   }
   void OnMapEnd() override {
     refuse_duplicates(open_.back().node);
@@ -88,7 +88,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::string path() const {
     std::string text;
     for (const Open& level : open_) {
-      if (level.node.kind == Node::Kind::kList)
+      if (level.node.kind == YamlNode::Kind::kList)
         text = join_path(text, level.node.items.size());
       else if (level.has_key)
         text = join_path(text, level.key.text);
@@ -98,14 +98,16 @@ class TreeBuilder : public YAML::EventHandler {
 
  private:
   struct Open {
-    Node node;
-    Node::Key key;
+    YamlNode node;
+    YamlNode::Key key;
     bool has_key = false;
   };
 
-  bool wants_key() const { return !open_.empty() && open_.back().node.kind == Node::Kind::kMapping && !open_.back().has_key; }
+  bool wants_key() const {
+    return !open_.empty() && open_.back().node.kind == YamlNode::Kind::kMapping && !open_.back().has_key;
+  }
 
-  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  void open(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     refuse_anchor(anchor, from_yaml(mark));
     refuse_tag(tag, from_yaml(mark));
     if (wants_key()) fail(file_, from_yaml(mark), path(), "a list or mapping stands where a key is wanted; keys are text");
@@ -120,23 +122,23 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void close() {
-    Node node = std::move(open_.back().node);
+    YamlNode node = std::move(open_.back().node);
     open_.pop_back();
     attach(std::move(node));
   }
 
-  void add(Node node) {
+  void add(YamlNode node) {
     count(node.mark);
     attach(std::move(node));
   }
 
-  void attach(Node node) {
+  void attach(YamlNode node) {
     if (open_.empty()) {
       root_ = std::move(node);
       return;
     }
     Open& level = open_.back();
-    if (level.node.kind == Node::Kind::kMapping) {
+    if (level.node.kind == YamlNode::Kind::kMapping) {
       level.node.keys.push_back(std::move(level.key));
       level.has_key = false;
     }
@@ -165,14 +167,14 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   // Sorted, so that a file of 50,000 equal keys costs no 50,000^2.
-  void refuse_duplicates(const Node& node) const {
+  void refuse_duplicates(const YamlNode& node) const {
     std::vector<size_t> order(node.keys.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return node.keys[a].text < node.keys[b].text; });
-    const Node::Key* first = nullptr;
-    const Node::Key* second = nullptr;
+    const YamlNode::Key* first = nullptr;
+    const YamlNode::Key* second = nullptr;
     for (size_t i = 1; i < order.size(); ++i) {
-      const Node::Key& here = node.keys[order[i]];
+      const YamlNode::Key& here = node.keys[order[i]];
       const bool earlier = !second || here.mark.line < second->mark.line ||
                            (here.mark.line == second->mark.line && here.mark.column < second->mark.column);
       if (node.keys[order[i - 1]].text != here.text || !earlier) continue;
@@ -188,7 +190,7 @@ class TreeBuilder : public YAML::EventHandler {
   std::string file_;
   YamlLimits limits_;
   std::vector<Open> open_;
-  Node root_;
+  YamlNode root_;
   size_t nodes_ = 0;
   int documents_ = 0;
 };
@@ -264,7 +266,7 @@ std::string read_bytes(const std::string& file, size_t limit) {
 
 }  // namespace
 
-const Node* Node::find(std::string_view key) const {
+const YamlNode* YamlNode::find(std::string_view key) const {
   if (kind != Kind::kMapping) return nullptr;
   for (size_t i = 0; i < keys.size(); ++i)
     if (keys[i].text == key) return &items[i];

@@ -17,7 +17,7 @@ struct Mark {
   uint32_t column = 0;
 };
 
-struct Node {
+struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMapping };
   struct Key {
     std::string text;
@@ -27,17 +27,17 @@ struct Node {
   Kind kind = Kind::kNull;
   bool quoted = false;  // a scalar in quotes or a block: always text
   Mark mark;
-  std::string text;         // kScalar
-  std::vector<Key> keys;    // kMapping: keys[i] belongs to items[i]; no key twice
-  std::vector<Node> items;  // kList, kMapping
+  std::string text;             // kScalar
+  std::vector<Key> keys;        // kMapping: keys[i] belongs to items[i]; no key twice
+  std::vector<YamlNode> items;  // kList, kMapping
 
   // The value of `key`, or null where this is no mapping that has it.
-  const Node* find(std::string_view key) const;
+  const YamlNode* find(std::string_view key) const;
 };
 
 struct Document {
   std::string file;
-  Node root;
+  YamlNode root;
 };
 
 // What a file may be at most; beyond it is an error, so that a hostile file costs neither time nor memory.

@@ -39,7 +39,7 @@ struct Key {
 
 // Every key that has a value of its own, in the schema's order; sections only as a part of the path.
 void collect(const Schema& schema, const std::string& path, std::vector<Key>& keys) {
-  for (const Field& field : schema.fields) {
+  for (const Field& field : fields_of(schema)) {
     const std::string here = join_path(path, field.name);
     if (field.schema.type != Schema::Type::kMapping) keys.push_back({here, field.required ? "required" : field.fallback});
     collect(field.schema, here, keys);

@@ -9,9 +9,9 @@
 #include "doctest/doctest.h"
 #include "unit/config/config_fixture.h"
 
-using anyattn::config::Node;
 using anyattn::config::parse_yaml;
 using anyattn::config::YamlLimits;
+using anyattn::config::YamlNode;
 using anyattn::test::holds;
 using anyattn::test::refusal;
 
@@ -69,26 +69,26 @@ TEST_CASE("yaml_tree_refuses_what_the_parser_would_take_or_explain_badly") {
 }
 
 TEST_CASE("yaml_tree_keeps_text_kinds_and_places") {
-  const Node root =
+  const YamlNode root =
       parse_yaml("\xef\xbb\xbf# first\nv: 1.10\r\no: 010\nq: 'no'\nn: ~\nl: [a, {b: c}]\nlate:\nu: \"t\xc3\xa4g\"\n", "f.yaml")
           .root;
-  REQUIRE(root.kind == Node::Kind::kMapping);
+  REQUIRE(root.kind == YamlNode::Kind::kMapping);
   CHECK(root.find("v")->text == "1.10");
   CHECK(root.find("o")->text == "010");
   CHECK_FALSE(root.find("o")->quoted);
   CHECK(root.find("q")->text == "no");
   CHECK(root.find("q")->quoted);
-  CHECK(root.find("n")->kind == Node::Kind::kNull);
+  CHECK(root.find("n")->kind == YamlNode::Kind::kNull);
   CHECK(root.find("l")->items[1].find("b")->text == "c");
   CHECK(root.find("l")->items[1].find("b")->mark.line == 6);
   CHECK(root.find("l")->items[1].find("b")->mark.column == 12);
-  CHECK(root.find("late")->kind == Node::Kind::kNull);
+  CHECK(root.find("late")->kind == YamlNode::Kind::kNull);
   CHECK(root.find("late")->mark.line == 7);
   CHECK(root.find("u")->text == "t\xc3\xa4g");
   CHECK(root.find("missing") == nullptr);
   CHECK(root.find("v")->find("x") == nullptr);
-  CHECK(parse_yaml("", "f.yaml").root.kind == Node::Kind::kNull);
-  CHECK(parse_yaml("# only a comment", "f.yaml").root.kind == Node::Kind::kNull);
+  CHECK(parse_yaml("", "f.yaml").root.kind == YamlNode::Kind::kNull);
+  CHECK(parse_yaml("# only a comment", "f.yaml").root.kind == YamlNode::Kind::kNull);
   CHECK(parse_yaml("a: 1\n...\n", "f.yaml").root.find("a")->text == "1");
 }
 
