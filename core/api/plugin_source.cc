@@ -30,26 +30,23 @@ registry::Stage stage_of(discovery::Stage stage) {
   return registry::Stage::kOpen;
 }
 
-int32_t status_of(discovery::Stage stage) {
-  switch (stage) {
-    case discovery::Stage::kDiscover:
-      return ANYATTN_NOT_FOUND;
-    case discovery::Stage::kNegotiate:
-      return ANYATTN_ABI_MISMATCH;
-    default:
-      return ANYATTN_INTERNAL;
-  }
-}
-
 registry::Failure failure_of(const discovery::Skip& skip) {
   registry::Failure failure;
   failure.stage = stage_of(skip.stage);
-  failure.status = status_of(skip.stage);
+  failure.status = skip.status;
   failure.plugin = skip.plugin;
   failure.path = skip.path;
   failure.reason = skip.reason;
   failure.remedy = skip.remedy;
   return failure;
+}
+
+// The names that a file turned away would have brought.
+std::vector<registry::Key> names_of(const discovery::Skip& skip) {
+  std::vector<registry::Key> names;
+  if (!skip.sidecar) return names;
+  for (const config::Sidecar::Backend& backend : skip.sidecar->backends) names.push_back({backend.name, backend.device_kind});
+  return names;
 }
 
 registry::Candidate candidate_of(const discovery::Candidate& found) {
@@ -104,8 +101,8 @@ PluginSource::PluginSource(const config::Config& config, const loader::HostServi
   const discovery::Found found = discovery::discover(config, host_);
   for (const std::string& warning : found.warnings) log::warning(warning);
   for (const discovery::Skip& skip : found.skips) {
-    if (skip.required) throw StatusError(status_of(skip.stage), discovery::text(skip));
-    registry_.add_failure(failure_of(skip), {});
+    if (skip.required) throw StatusError(skip.status, discovery::text(skip));
+    registry_.add_failure(failure_of(skip), names_of(skip));
   }
   std::vector<registry::Candidate> candidates;
   for (const discovery::Candidate& candidate : found.candidates) candidates.push_back(remember(candidate));

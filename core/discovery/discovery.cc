@@ -36,42 +36,42 @@ class Examiner {
   Examiner(const config::Config& config, const Host& host, Found& found) : config_(config), host_(host), found_(found) {}
 
   void examine(const Located& located) {
-    std::error_code error;
-    const std::string path = fs::canonical(located.path, error).string();
     Candidate candidate;
-    candidate.path = error ? located.path : path;
+    candidate.path = located.path;
     candidate.origin = located.origin;
     if (located.entry) {
       candidate.entry = *located.entry;
       candidate.id = located.entry->id;
     }
+    std::error_code error;
+    const std::string path = fs::canonical(located.path, error).string();
+    const auto first = error ? origin_by_path_.end() : origin_by_path_.find(path);
     std::optional<Refusal> refusal;
     if (error) {
       refusal = Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND, fmt::format("the file cannot be found: {}", error.message()),
                         located.entry ? fmt::format("correct the entry of {}", located.entry->origin.text)
                                       : std::string("remove the dangling link")};
-    } else if (const auto first = origin_by_path_.find(path); first != origin_by_path_.end()) {
-      // A pinned file that also lies in a searched folder is met twice by design.
-      if (first->second == kPinned) return;
+    } else if (first == origin_by_path_.end()) {
+      candidate.path = path;
+      origin_by_path_[path] = located.origin;
+      if (located.entry) pinned_.insert(path);
+      refusal = judge(candidate);
+    } else if (!located.entry && pinned_.contains(path)) {
+      return;  // a pinned file that also lies in a searched folder is met twice by design
+    } else {
       refusal = Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND,
                         fmt::format("is the same file as {}, found earlier through {}", path, first->second),
-                        "nothing needs to be done; name the folder once in plugins.search"};
-      candidate.path = located.path;
-    } else {
-      origin_by_path_[path] = located.entry ? kPinned : located.origin;
-      refusal = judge(candidate);
+                        located.entry ? "name the file in one entry only" : "nothing needs to be done; name the folder once"};
     }
-    if (refusal) {
-      found_.skips.push_back(
-          Skip{candidate.id, candidate.path, refusal->stage, refusal->status, refusal->reason, refusal->remedy, false});
+    if (!refusal) {
+      found_.candidates.push_back(std::move(candidate));
       return;
     }
-    found_.candidates.push_back(std::move(candidate));
+    found_.skips.push_back(Skip{candidate.id, candidate.path, refusal->stage, refusal->status, refusal->reason, refusal->remedy,
+                                located.entry && located.entry->required, candidate.sidecar});
   }
 
  private:
-  static constexpr const char* kPinned = "plugins.entries";
-
   std::optional<Refusal> judge(Candidate& candidate) {
     // The sidecar first: a text that names the plugin is worth more than one that names a file only.
     std::optional<Refusal> sidecar_refusal = read_sidecar(candidate);
@@ -170,35 +170,26 @@ class Examiner {
   const Host& host_;
   Found& found_;
   std::map<std::string, std::string> origin_by_path_;                   // every file looked at
+  std::set<std::string> pinned_;                                        // those of them that an entry names
   std::map<std::pair<uint64_t, uint64_t>, std::string> path_by_inode_;  // candidates only, here and below
   std::map<std::string, std::string> path_by_content_;
   std::map<std::string, std::string> path_by_id_;
 };
 
-bool is_about(const Skip& skip, const config::PluginEntry& entry) {
-  return entry.file.empty() ? skip.plugin == entry.id : skip.path == entry.file;
-}
-
-bool is_satisfied(const config::PluginEntry& entry, const Found& found) {
-  return std::ranges::any_of(found.candidates, [&](const Candidate& candidate) {
-    return candidate.entry && candidate.entry->id == entry.id && candidate.entry->file == entry.file;
-  });
-}
-
-// Entries that nothing answers: marks the skips that explain it as required, or adds one.
-void settle_entries(const config::Config& config, Found& found) {
+// Entries that ask for an id only and that nothing answers: marks the skips that explain it as required, or adds one.
+void settle_ids(const config::Config& config, Found& found) {
   for (const config::PluginEntry& entry : config.entries) {
-    if (is_satisfied(entry, found)) continue;
+    if (!entry.file.empty() || std::ranges::find(found.candidates, entry.id, &Candidate::id) != found.candidates.end())
+      continue;
     bool is_explained = false;
     for (Skip& skip : found.skips) {
-      if (!is_about(skip, entry)) continue;
+      if (skip.plugin != entry.id) continue;
       is_explained = true;
       skip.required |= entry.required;
     }
     if (is_explained) continue;
     Skip skip;
     skip.plugin = entry.id;
-    skip.path = entry.file;
     skip.reason = fmt::format("{} names it, and no file of plugins.search ({}) has a sidecar with this id", entry.origin.text,
                               fmt::join(config.search, ", "));
     skip.remedy = "install the plugin with its sidecar, name its file in the entry, or correct the id";
@@ -216,7 +207,7 @@ Found discover(const config::Config& config, const Host& host) {
     if (!entry.file.empty()) examiner.examine({entry.file, fmt::format("plugins.entries ({})", entry.origin.text), &entry});
   }
   for (const Located& located : list_folders(config, found.skips)) examiner.examine(located);
-  settle_entries(config, found);
+  settle_ids(config, found);
   return found;
 }
 
@@ -224,11 +215,10 @@ Found discover_file(const config::PluginEntry& entry, const config::Config& conf
   Found found;
   if (!fs::path(entry.file).is_absolute()) {
     found.skips.push_back(Skip{entry.id, entry.file, Stage::kDiscover, ANYATTN_INVALID_ARGUMENT, "the path is not absolute",
-                               "give the absolute path of the file", entry.required});
+                               "give the absolute path of the file", entry.required, nullptr});
     return found;
   }
   Examiner(config, host, found).examine({entry.file, entry.origin.text, &entry});
-  for (Skip& skip : found.skips) skip.required = entry.required;
   return found;
 }
 

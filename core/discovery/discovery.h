@@ -32,6 +32,7 @@ struct Skip {
   std::string reason;
   std::string remedy;
   bool required = false;  // the configuration insists: the start fails with text(skip)
+  std::shared_ptr<const config::Sidecar> sidecar;  // which names were lost; null where no sidecar could be read
 };
 // "plugin ID (PATH) failed at STAGE: REASON; REMEDY"
 std::string text(const Skip& skip);

@@ -44,6 +44,7 @@ discovery::Skip skip_of(const discovery::Candidate& candidate, const Refusal& re
   skip.reason = refusal.reason;
   skip.remedy = refusal.remedy;
   skip.required = candidate.entry && candidate.entry->required;
+  skip.sidecar = candidate.sidecar;
   return skip;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/sidecar.h"
 #include "unit/loading/fakes.h"
 
 namespace {
@@ -180,6 +181,8 @@ TEST_CASE("unfit_processor_is_refused_from_the_sidecar_without_opening") {
                      {"org.anyattn.fake.needs_cpu", path.string(), "not supported by this CPU", "amx_int8", "install"});
   CHECK(found.skips[0].reason.find("avx2") == std::string::npos);  // this one is there
   CHECK(found.skips[0].status == ANYATTN_UNSUPPORTED);
+  REQUIRE(found.skips[0].sidecar);  // says which names are lost
+  CHECK(found.skips[0].sidecar->backends.at(0).name == "FAKE_NEEDS_CPU");
   CHECK_FALSE(fakes::is_mapped(path));
 }
 
@@ -268,6 +271,30 @@ TEST_CASE("required_entry_that_fails_carries_the_whole_reason") {
     REQUIRE(skip != found.skips.end());
     fakes::check_parts(anyattn::discovery::text(*skip), row.parts);
   }
+}
+
+TEST_CASE("one_file_in_two_entries_is_told_not_dropped") {
+  auto config = fakes::config_of({});
+  const std::string path = fakes::file("good").string();
+  config.entries = {entry("", path, false), entry("", path, true)};
+  const Found found = fakes::discover(config);
+  CHECK(found.candidates.size() == 1);
+  REQUIRE(found.skips.size() == 1);
+  CHECK(found.skips[0].required);
+  fakes::check_parts(anyattn::discovery::text(found.skips[0]), {path, "the same file", "one entry only"});
+}
+
+TEST_CASE("required_entry_through_a_link_carries_the_reason_of_the_file") {
+  fakes::TempFolder folder;
+  const fs::path path = folder.add("good");
+  fakes::write_file(path, fakes::read_file(path).substr(0, 5000));
+  fs::create_symlink(path, folder.path() / "link.so");
+  auto config = fakes::config_of({});
+  config.entries = {entry("", (folder.path() / "link.so").string(), true)};
+  const Found found = fakes::discover(config);
+  REQUIRE(found.skips.size() == 1);
+  CHECK(found.skips[0].required);
+  fakes::check_parts(found.skips[0].reason, {"is truncated"});
 }
 
 TEST_CASE("optional_entry_that_fails_is_a_skip") {

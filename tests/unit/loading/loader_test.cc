@@ -102,7 +102,8 @@ TEST_CASE("tables_of_another_minor_are_read_through_their_size") {
   REQUIRE(older.plugin);
   const anyattn_backend& short_table = older.plugin->backends[0].table;
   CHECK(static_cast<bool>(short_table.merge_states));
-  CHECK_FALSE(static_cast<bool>(short_table.update_block_table));  // behind the plugin's struct_size, though its memory holds one
+  CHECK_FALSE(
+      static_cast<bool>(short_table.update_block_table));  // behind the plugin's struct_size, though its memory holds one
   CHECK(short_table.struct_size == ANYATTN_END_OFFSET(anyattn_backend, merge_states));
   const Opened newer = open("newer_minor");
   REQUIRE(newer.plugin);
