@@ -25,6 +25,7 @@ CpuAttn::CpuAttn(const Host& host, const anyattn_device_facts& facts, const anya
                  const anyattn_kv_cache_spec* spec)
     : host_(host), plan_(require_plan(Family::kPlain, host, facts, problem)) {
   if (!plan_.ragged) layout_ = plain_layout(plan_, spec);
+  host_.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", plan_.kernels->name));
 }
 
 void CpuAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {

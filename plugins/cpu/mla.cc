@@ -39,7 +39,9 @@ void CpuMla::kv_cache_spec(const Host& host, const anyattn_device_facts& facts, 
 
 CpuMla::CpuMla(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                const anyattn_kv_cache_spec* spec)
-    : host_(host), plan_(require_plan(Family::kMla, host, facts, problem)), layout_(latent_layout(plan_, spec)) {}
+    : host_(host), plan_(require_plan(Family::kMla, host, facts, problem)), layout_(latent_layout(plan_, spec)) {
+  host_.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", plan_.kernels->name));
+}
 
 void CpuMla::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
   memory.scratch_bytes = std::max(scratch_bytes(scratch_shape(plan_)), scratch_bytes(mha_scratch_shape(plan_)));

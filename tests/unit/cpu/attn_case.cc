@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "anyattn/conformance/reference.h"
-#include "test_memory.h"
 
 namespace anyattn::cpu_test {
 
@@ -74,39 +73,44 @@ conf::RowRules rules_of(const AttnCase& test, const Request& request, const std:
   return rules;
 }
 
-struct Check {
-  AttnResult& result;
-  ErrorText text;
-  bool operator()(int32_t status, const char* what) {
-    if (status == ANYATTN_OK) return true;
-    result.failure = std::string(what) + ": status " + std::to_string(status) + ": " + text.text;
-    return false;
-  }
-};
+int64_t sum_of_queries(const AttnCase& test) {
+  int64_t total = 0;
+  for (const Request& r : test.requests) total += r.query_len;
+  return total;
+}
+
+int64_t sum_of_keys(const AttnCase& test) {
+  int64_t total = 0;
+  for (const Request& r : test.requests)
+    total += conf::shard_length(r.seq_len, test.cp_world, test.cp_rank, test.cp_interleave);
+  return total;
+}
+
+std::vector<float> drawn_slopes(const AttnCase& test) {
+  std::vector<float> drawn = conf::draw(test.seed + 77, test.num_q_heads);
+  for (float& s : drawn) s = std::abs(s) * 0.2f;
+  return drawn;
+}
 
 }  // namespace
 
-AttnResult run_case(const AttnCase& test, bool compare) {
-  AttnResult result;
-  Check ok{result, {}};
-  SmallHost host(test.num_workers, test.isa);
-  const anyattn_backend& backend = host.backend("CPU_ATTN");
-  const char* dtype_text = nullptr;
-  const anyattn_problem problem = problem_of(test, test.features, dtype_text);
-
-  ReasonList reasons;
-  anyattn_support_report report{};
-  report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
-  if (!ok(backend.supports(host.get(), &cpu_device(), &problem, reasons.sink(), &report, ok.text.get()), "supports"))
-    return result;
-  if (!report.supported) return result.failure = "refused: " + reasons.all(), result;
-
-  // Data: requests in order; keys of this rank only.
-  const size_t num_reqs = test.requests.size();
-  std::vector<int32_t> query_start(1, 0), seq_lens, key_start(1, 0);
-  std::vector<uint8_t> causal;
-  std::vector<int32_t> range_start(1, 0), ranges;
-  anyattn_limits limits{ANYATTN_LIMITS_SIZE, static_cast<uint32_t>(std::max<size_t>(num_reqs, 1)), 1, 1, 1, 1};
+AttnRun::AttnRun(const AttnCase& given)
+    : test(given),
+      host(test.num_workers, test.isa),
+      backend(host.backend("CPU_ATTN")),
+      problem(problem_of(test, test.features, dtype_text)),
+      rows(sum_of_queries(test) + test.padding_rows),
+      keys(sum_of_keys(test)),
+      q({rows, test.num_q_heads, test.head_size}, test.q_dtype),
+      k({keys, test.num_kv_heads, test.head_size}, test.q_dtype),
+      v({keys, test.num_kv_heads, test.head_size_v}, test.q_dtype),
+      out({rows, test.num_q_heads, test.head_size_v}, test.out_dtype),
+      lse({rows, test.num_q_heads}, ANYATTN_DTYPE_FLOAT32),
+      sinks(TestTensor::of(conf::draw(test.seed + 78, test.num_q_heads))),
+      slopes(TestTensor::of(drawn_slopes(test))) {
+  query_start = key_start = range_start = {0};
+  const auto num_reqs = static_cast<uint32_t>(test.requests.size());
+  limits = {ANYATTN_LIMITS_SIZE, std::max(num_reqs, 1u), 1, 1, 1, 1};
   for (const Request& r : test.requests) {
     query_start.push_back(query_start.back() + r.query_len);
     seq_lens.push_back(r.seq_len);
@@ -118,118 +122,126 @@ AttnResult run_case(const AttnCase& test, bool compare) {
     limits.max_query_len = std::max<uint32_t>(limits.max_query_len, static_cast<uint32_t>(r.query_len));
     limits.max_seq_len = std::max<uint32_t>(limits.max_seq_len, static_cast<uint32_t>(r.seq_len));
   }
-  const int64_t rows = query_start.back() + test.padding_rows, keys = key_start.back();
   limits.max_num_tokens = static_cast<uint32_t>(std::max<int64_t>(rows, 1));
   limits.max_blocks_per_req = test.ragged ? 0 : (limits.max_seq_len + test.block_size - 1) / test.block_size;
-  TestTensor q({rows, test.num_q_heads, test.head_size}, test.q_dtype);
-  TestTensor k({keys, test.num_kv_heads, test.head_size}, test.q_dtype);
-  TestTensor v({keys, test.num_kv_heads, test.head_size_v}, test.q_dtype);
   q.fill(test.seed * 3, test.amplitude);
   k.fill(test.seed * 3 + 1, test.amplitude);
   v.fill(test.seed * 3 + 2, 1);
   for (int64_t t = query_start.back(); t < rows; ++t) q.poison_row(t);
-  const std::vector<float> slopes = [&] {
-    std::vector<float> drawn = conf::draw(test.seed + 77, test.num_q_heads);
-    for (float& s : drawn) s = std::abs(s) * 0.2f;
-    return drawn;
-  }();
-  const std::vector<float> sinks = conf::draw(test.seed + 78, test.num_q_heads);
 
-  // Impl, cache, metadata.
-  Specs specs;
-  if (!test.ragged &&
-      !ok(backend.kv_cache_spec(host.get(), &cpu_device(), &problem, &Specs::accept, &specs, ok.text.get()), "kv_cache_spec"))
-    return result;
-  const anyattn_kv_cache_spec* spec = test.ragged ? nullptr : &specs.at(test.spec);
-  anyattn_impl* impl = nullptr;
-  if (!ok(backend.impl_create(host.get(), &cpu_device(), &problem, spec, &impl, ok.text.get()), "impl_create")) return result;
-  const Owned<anyattn_impl> impl_owner{impl, backend.impl_destroy};
-  PagedCache cache(spec, key_start, limits.max_blocks_per_req, test.seed, test.poison, test.kv_dtype);
-  anyattn_memory memory{};
-  memory.struct_size = ANYATTN_MEMORY_SIZE;
-  if (!ok(backend.memory(impl, &limits, &memory, ok.text.get()), "memory")) return result;
-  Guarded scratch(memory.scratch_bytes), persistent(memory.persistent_bytes, 0);
-  uint32_t level = 99;
-  if (!ok(backend.warmup(impl, &limits, nullptr, scratch.data(), &level, ok.text.get()), "warmup")) return result;
-  anyattn_metadata* metadata = nullptr;
-  if (!ok(backend.metadata_create(impl, &limits, ANYATTN_METADATA_NORMAL, persistent.data(), nullptr, &metadata, ok.text.get()),
-          "metadata_create"))
-    return result;
-  const Owned<anyattn_metadata> metadata_owner{metadata, backend.metadata_destroy};
-
-  // One step.
-  if (!test.ragged && keys > 0) {
-    std::vector<int64_t> slots = cache.slots();
-    slots.push_back(-1);  // one row more than there are keys: skipped
-    TestTensor k_padded = k.with_row(), v_padded = v.with_row();
-    TestTensor slot_tensor = TestTensor::of(slots);
-    anyattn_kv_cache_update_args update{};
-    update.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
-    update.k = k_padded.get();
-    update.v = v_padded.get();
-    update.slot_mapping = slot_tensor.get();
-    update.cache = cache.get();
-    if (!ok(backend.kv_cache_update(impl, &update, ok.text.get()), "kv_cache_update")) return result;
-  }
-  anyattn_batch batch{};
   batch.struct_size = ANYATTN_BATCH_SIZE;
-  batch.num_reqs = static_cast<uint32_t>(num_reqs);
+  batch.num_reqs = num_reqs;
   batch.num_tokens = static_cast<uint32_t>(rows);
   batch.max_query_len = limits.max_query_len;
   batch.max_seq_len = limits.max_seq_len;
   batch.query_start_loc = query_start.data();
   batch.seq_lens = seq_lens.data();
-  batch.block_table = test.ragged ? nullptr : cache.table();
-  batch.block_table_stride = cache.table_stride();
   batch.key_start_loc = test.ragged ? key_start.data() : nullptr;
   if (test.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL)) batch.causal = causal.data();
   if (test.has(ANYATTN_FEATURE_MM_PREFIX))
     batch.mm_prefix_start_loc = range_start.data(), batch.mm_prefix_ranges = ranges.data();
-  if (!ok(backend.metadata_update(metadata, &batch, nullptr, ok.text.get()), "metadata_update")) return result;
-
-  TestTensor out({rows, test.num_q_heads, test.head_size_v}, test.out_dtype);
-  TestTensor lse({rows, test.num_q_heads}, ANYATTN_DTYPE_FLOAT32);
-  out.poison();
-  lse.poison();
-  TestTensor sink_tensor = TestTensor::of(sinks), slope_tensor = TestTensor::of(slopes);
-  anyattn_forward_args args{};
   args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
   args.lse_base = test.lse_base;
   args.softmax_scale = test.softmax_scale;
   args.q = q.get();
   if (test.ragged) args.k = k.get(), args.v = v.get();
-  if (test.has(ANYATTN_FEATURE_SINKS)) args.sinks = sink_tensor.get();
-  args.alibi_slopes = slope_tensor.get();
-  args.cache = test.ragged ? nullptr : cache.get();
+  if (test.has(ANYATTN_FEATURE_SINKS)) args.sinks = sinks.get();
+  args.alibi_slopes = slopes.get();
   args.out = out.get();
   if (test.has(ANYATTN_FEATURE_LSE)) args.lse = lse.get();
-  args.scratch = scratch.data();
-  if (!ok(backend.forward(impl, metadata, &args, ok.text.get()), "forward")) return result;
+}
+
+AttnRun::~AttnRun() {
+  backend.metadata_destroy(metadata);
+  backend.impl_destroy(impl);
+}
+
+bool AttnRun::ok(int32_t status, const char* step) {
+  if (status == ANYATTN_OK) return true;
+  result.failure = std::string(step) + ": status " + std::to_string(status) + ": " + text.text;
+  return false;
+}
+
+bool AttnRun::prepare() {
+  ReasonList reasons;
+  anyattn_support_report report{};
+  report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
+  if (!ok(backend.supports(host.get(), &cpu_device(), &problem, reasons.sink(), &report, text.get()), "supports")) return false;
+  if (!report.supported) return result.failure = "refused: " + reasons.all(), false;
+  if (!test.ragged &&
+      !ok(backend.kv_cache_spec(host.get(), &cpu_device(), &problem, &Specs::accept, &specs, text.get()), "kv_cache_spec"))
+    return false;
+  const anyattn_kv_cache_spec* spec = test.ragged ? nullptr : &specs.at(test.spec);
+  if (!ok(backend.impl_create(host.get(), &cpu_device(), &problem, spec, &impl, text.get()), "impl_create")) return false;
+  anyattn_memory memory{};
+  memory.struct_size = ANYATTN_MEMORY_SIZE;
+  if (!ok(backend.memory(impl, &limits, &memory, text.get()), "memory")) return false;
+  scratch = std::make_unique<Guarded>(memory.scratch_bytes);
+  persistent = std::make_unique<Guarded>(memory.persistent_bytes, 0);
+  uint32_t level = 99;
+  if (!ok(backend.warmup(impl, &limits, nullptr, scratch->data(), &level, text.get()), "warmup")) return false;
+  if (!ok(backend.metadata_create(impl, &limits, ANYATTN_METADATA_NORMAL, persistent->data(), nullptr, &metadata, text.get()),
+          "metadata_create"))
+    return false;
+  cache = std::make_unique<PagedCache>(spec, key_start, limits.max_blocks_per_req, test.seed, test.poison, test.kv_dtype);
+  if (!test.ragged) {
+    batch.block_table = cache->table();
+    batch.block_table_stride = cache->table_stride();
+    args.cache = cache->get();
+  }
+  args.scratch = scratch->data();
+  return true;
+}
+
+bool AttnRun::store() {
+  if (test.ragged || keys == 0) return true;
+  std::vector<int64_t> all = cache->slots();
+  all.push_back(-1);
+  TestTensor k_padded = k.with_row(), v_padded = v.with_row();
+  TestTensor slots = TestTensor::of(all);
+  anyattn_kv_cache_update_args call{};
+  call.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
+  call.k = k_padded.get();
+  call.v = v_padded.get();
+  call.slot_mapping = slots.get();
+  call.cache = cache->get();
+  return ok(backend.kv_cache_update(impl, &call, text.get()), "kv_cache_update");
+}
+
+bool AttnRun::update() { return ok(backend.metadata_update(metadata, &batch, nullptr, text.get()), "metadata_update"); }
+
+bool AttnRun::forward() {
+  out.poison();
+  lse.poison();
+  if (!ok(backend.forward(impl, metadata, &args, text.get()), "forward")) return false;
   result.out = out.floats();
   if (test.has(ANYATTN_FEATURE_LSE)) result.lse = lse.floats();
   for (const std::string& broken :
-       {scratch.broken("scratch"), persistent.broken("persistent"), out.broken("out"), lse.broken("lse")})
-    if (!broken.empty()) return result.failure = broken, result;
-  if (!compare) return result;
+       {scratch->broken("scratch"), persistent->broken("persistent"), out.broken("out"), lse.broken("lse")})
+    if (!broken.empty()) return result.failure = broken, false;
+  return true;
+}
 
-  // The reference over what is stored: keys rounded to the cache's dtype.
+void AttnRun::compare() {
   conf::Reference reference;
   const conf::HeadShape shape{static_cast<int>(test.num_q_heads), static_cast<int>(test.num_kv_heads),
                               static_cast<int>(test.head_size), static_cast<int>(test.head_size_v)};
   const uint32_t stored = test.ragged ? test.q_dtype : test.kv_dtype;
-  const std::vector<float> q_values = q.floats();
+  const std::vector<float> q_values = q.floats(), sink_values = sinks.floats(), slope_values = slopes.floats();
   std::vector<float> k_values = k.floats(), v_values = v.floats();
   for (float& x : k_values) x = conf::rounded(stored, x);
   for (float& x : v_values) x = conf::rounded(stored, x);
   const size_t k_row = size_t{test.num_kv_heads} * test.head_size, v_row = size_t{test.num_kv_heads} * test.head_size_v;
-  for (size_t r = 0; r < num_reqs; ++r) {
+  for (size_t r = 0; r < test.requests.size(); ++r) {
     std::vector<conf::MmRange> mm;
-    const conf::RowRules rules = rules_of(test, test.requests[r], slopes, sinks, mm);
-    const conf::KeyReader reader{
-        [&](int64_t key, float* into) { std::copy_n(&k_values[static_cast<size_t>(key_start[r] + key) * k_row], k_row, into); },
-        [&](int64_t key, float* into) {
-          std::copy_n(&v_values[static_cast<size_t>(key_start[r] + key) * v_row], v_row, into);
-        }};
+    const conf::RowRules rules = rules_of(test, test.requests[r], slope_values, sink_values, mm);
+    const auto first = static_cast<size_t>(key_start[r]);
+    const conf::KeyReader reader{[&, first](int64_t key, float* into) {
+                                   std::copy_n(&k_values[(first + static_cast<size_t>(key)) * k_row], k_row, into);
+                                 },
+                                 [&, first](int64_t key, float* into) {
+                                   std::copy_n(&v_values[(first + static_cast<size_t>(key)) * v_row], v_row, into);
+                                 }};
     for (int32_t i = 0; i < test.requests[r].query_len; ++i)
       conf::attend_row(shape, rules, seq_lens[r] - test.requests[r].query_len + i, key_start[r + 1] - key_start[r],
                        &q_values[static_cast<size_t>(query_start[r] + i) * test.num_q_heads * test.head_size], reader,
@@ -239,16 +251,23 @@ AttnResult run_case(const AttnCase& test, bool compare) {
   const conf::Bound bound = conf::bound_of(reference, test.out_dtype);
   const conf::Comparison of_out = conf::compare(result.out, reference.exact, bound.out, "out");
   result.ratio = of_out.ratio;
-  if (!of_out.ok()) return result.failure = of_out.failure, result;
-  if (!result.lse.empty()) {
-    std::vector<float> natural = result.lse;
-    if (test.lse_base == ANYATTN_LSE_BASE2)
-      for (float& x : natural) x = static_cast<float>(x * 0.69314718055994530942);
-    const conf::Comparison of_lse = conf::compare(natural, reference.exact_lse, bound.lse, "lse");
-    result.ratio = std::max(result.ratio, of_lse.ratio);
-    if (!of_lse.ok()) result.failure = of_lse.failure;
+  if (!of_out.ok()) {
+    result.failure = of_out.failure;
+    return;
   }
-  return result;
+  if (result.lse.empty()) return;
+  std::vector<float> natural = result.lse;
+  if (test.lse_base == ANYATTN_LSE_BASE2)
+    for (float& x : natural) x = static_cast<float>(x * 0.69314718055994530942);
+  const conf::Comparison of_lse = conf::compare(natural, reference.exact_lse, bound.lse, "lse");
+  result.ratio = std::max(result.ratio, of_lse.ratio);
+  result.failure = of_lse.failure;
+}
+
+AttnResult run_case(const AttnCase& test) {
+  AttnRun run(test);
+  if (run.prepare() && run.store() && run.update() && run.forward()) run.compare();
+  return run.result;
 }
 
 }  // namespace anyattn::cpu_test

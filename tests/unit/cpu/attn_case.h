@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "small_host.h"
+#include "test_memory.h"
 
 namespace anyattn::cpu_test {
 
@@ -51,6 +52,47 @@ struct AttnResult {
 // The problem of the case; features must outlive it.
 anyattn_problem problem_of(const AttnCase& test, const uint64_t& features, const char*& dtype_text);
 
-AttnResult run_case(const AttnCase& test, bool compare = true);
+// A case step by step: each step is repeated or changed by the tests of single rules. A step that fails leaves its text in
+// `result.failure` and returns false.
+struct AttnRun {
+  explicit AttnRun(const AttnCase& test);
+  AttnRun(const AttnRun&) = delete;
+  AttnRun& operator=(const AttnRun&) = delete;
+
+  bool prepare();  // supports, spec, impl, memory, warm-up, metadata, cache
+  bool store();    // kv_cache_update of every key; one more row has slot -1
+  bool update();   // metadata_update with `batch`
+  bool forward();  // into NaN-filled out and lse
+  void compare();  // with the reference
+  std::vector<float> out_floats() const { return out.floats(); }
+
+  AttnCase test;
+  AttnResult result;
+  SmallHost host;
+  const anyattn_backend& backend;
+  const char* dtype_text = nullptr;
+  anyattn_problem problem;
+  ErrorText text;
+  std::vector<int32_t> query_start, seq_lens, key_start, range_start, ranges;
+  std::vector<uint8_t> causal;
+  anyattn_limits limits{};
+  int64_t rows = 0, keys = 0;
+  TestTensor q, k, v, out, lse, sinks, slopes;
+  Specs specs;
+  anyattn_impl* impl = nullptr;
+  anyattn_metadata* metadata = nullptr;
+  std::unique_ptr<Guarded> scratch, persistent;
+  std::unique_ptr<PagedCache> cache;
+  anyattn_batch batch{};
+  anyattn_forward_args args{};
+
+  ~AttnRun();
+
+ private:
+  bool ok(int32_t status, const char* step);
+};
+
+// All steps.
+AttnResult run_case(const AttnCase& test);
 
 }  // namespace anyattn::cpu_test

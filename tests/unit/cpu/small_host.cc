@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace anyattn::cpu_test {
 
@@ -39,18 +41,6 @@ std::vector<std::string> runnable_isas() {
 
 namespace {
 
-int32_t run_in_turn(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument) {
-  if (!fn) return ANYATTN_INVALID_ARGUMENT;
-  const uint32_t workers = static_cast<SmallHost*>(context)->get()->num_workers;
-  const uint64_t step = grain ? grain : 1;
-  uint32_t worker = workers - 1;
-  for (uint64_t begin = 0; begin < count; begin += step, worker = (worker + 1) % workers)
-    fn(argument, begin, begin + step < count ? begin + step : count, worker);
-  return ANYATTN_OK;
-}
-
-void log_line(void*, int32_t, const char* line) { std::fprintf(stderr, "%s\n", line); }
-
 const anyattn_plugin* open_plugin() {
   void* file = dlopen(ANYATTN_PLUGIN_DIR "/cpu/anyattn_cpu.so", RTLD_NOW | RTLD_LOCAL);
   if (!file) {
@@ -66,6 +56,33 @@ const anyattn_plugin* open_plugin() {
 
 }  // namespace
 
+int32_t SmallHost::run_in_turn(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument) {
+  if (!fn) return ANYATTN_INVALID_ARGUMENT;
+  const uint32_t workers = static_cast<SmallHost*>(context)->host_.num_workers;
+  const uint64_t step = grain ? grain : 1;
+  uint32_t worker = workers - 1;
+  for (uint64_t begin = 0; begin < count; begin += step, worker = (worker + 1) % workers)
+    fn(argument, begin, begin + step < count ? begin + step : count, worker);
+  return ANYATTN_OK;
+}
+
+int32_t SmallHost::run_on_threads(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument) {
+  if (!fn) return ANYATTN_INVALID_ARGUMENT;
+  const uint32_t workers = static_cast<SmallHost*>(context)->host_.num_workers;
+  const uint64_t step = grain ? grain : 1;
+  std::atomic<uint64_t> next{0};
+  std::vector<std::thread> threads;
+  for (uint32_t worker = 0; worker < workers; ++worker)
+    threads.emplace_back([&, worker] {
+      for (uint64_t begin; (begin = next.fetch_add(step)) < count;)
+        fn(argument, begin, begin + step < count ? begin + step : count, worker);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return ANYATTN_OK;
+}
+
+void SmallHost::keep_line(void* context, int32_t, const char* line) { static_cast<SmallHost*>(context)->log_.push_back(line); }
+
 SmallHost::SmallHost(uint32_t num_workers, const std::string& isa) : isa_(isa) {
   facts_ = {ANYATTN_CPU_FACTS_SIZE, ANYATTN_CPU_ARCH_OTHER, isa_of_this_machine(), num_workers, 0, 0, 0};
 #if defined(__x86_64__)
@@ -75,7 +92,7 @@ SmallHost::SmallHost(uint32_t num_workers, const std::string& isa) : isa_(isa) {
   host_ = {ANYATTN_HOST_SIZE,
            ANYATTN_ABI_VERSION_CURRENT,
            this,
-           &log_line,
+           &keep_line,
            &run_in_turn,
            num_workers,
            1,

@@ -25,9 +25,17 @@ class SmallHost {
 
   const anyattn_host* get() const { return &host_; }
   void set_isa_bits(uint64_t bits) { facts_.isa = bits; }
+  // parallel_for on threads of its own from now on.
+  void use_threads() { host_.parallel_for = &run_on_threads; }
+  const std::vector<std::string>& log() const { return log_; }
   const anyattn_backend& backend(const char* name) const;
 
  private:
+  static int32_t run_in_turn(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument);
+  static int32_t run_on_threads(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument);
+  static void keep_line(void* context, int32_t level, const char* line);
+
+  std::vector<std::string> log_;
   std::string isa_;
   anyattn_cpu_facts facts_{};
   anyattn_option option_{};

@@ -2,6 +2,8 @@
 // Memory for the tests of plugins/cpu: tensors with padded strides, guarded blocks, a paged cache full of poison.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -79,9 +81,10 @@ class TestTensor {
     conformance::SplitMix64 generator(seed);
     each([&](void* at) { conformance::store_element(dtype_, at, static_cast<float>(generator.value() * amplitude)); });
   }
-  void poison() {
-    each([&](void* at) { conformance::store_element(dtype_, at, __builtin_nanf("")); });
+  void set_all(float value) {
+    each([&](void* at) { conformance::store_element(dtype_, at, value); });
   }
+  void poison() { set_all(__builtin_nanf("")); }
   void poison_row(int64_t row) {
     auto* at = static_cast<char*>(memory_->data()) + row * strides_[0] * static_cast<int64_t>(element_);
     for (int64_t i = 0; i < strides_[0] - kGap; ++i)
@@ -101,6 +104,12 @@ class TestTensor {
     std::memcpy(longer.memory_->data(), memory_->data(), bytes);
     longer.poison_row(shape_[0]);
     return longer;
+  }
+  // Rows 0.. of `from` to rows `row`.. of this one.
+  void copy_rows(const TestTensor& from, int64_t row, int64_t rows) {
+    const auto row_bytes = static_cast<size_t>(strides_[0]) * element_;
+    std::memcpy(static_cast<char*>(memory_->data()) + static_cast<size_t>(row) * row_bytes, from.memory_->data(),
+                static_cast<size_t>(rows) * row_bytes);
   }
   std::string broken(const char* name) const { return memory_->broken(name); }
 
@@ -185,6 +194,10 @@ class PagedCache {
   const std::vector<int64_t>& slots() const { return slots_; }
   int32_t* table() { return table_.data(); }
   int64_t table_stride() const { return width_ + 1; }
+  std::vector<char> bytes() const {
+    const auto* from = static_cast<const char*>(memory_->data());
+    return {from, from + cache_.block_stride_bytes * cache_.num_blocks};
+  }
 
  private:
   uint32_t width_;
@@ -192,6 +205,31 @@ class PagedCache {
   std::unique_ptr<Guarded> memory_;
   std::vector<int32_t> table_;
   std::vector<int64_t> slots_;
+};
+
+// The blocks of a cache once more, `stride` bytes apart in address space that is reserved and not committed.
+class FarBlocks {
+ public:
+  FarBlocks(const PagedCache& cache, uint64_t stride) : stride_(stride), bytes_(stride * cache.get()->num_blocks) {
+    void* mapped = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    base_ = mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
+  }
+  ~FarBlocks() {
+    if (base_) munmap(base_, bytes_);
+  }
+  FarBlocks(const FarBlocks&) = delete;
+  FarBlocks& operator=(const FarBlocks&) = delete;
+  char* base() const { return base_; }
+  void copy_from(const PagedCache& cache) const {
+    for (uint64_t block = 0; block < cache.get()->num_blocks; ++block)
+      std::memcpy(base_ + block * stride_,
+                  static_cast<const char*>(cache.get()->base) + block * cache.get()->block_stride_bytes,
+                  cache.get()->spec->block_bytes);
+  }
+
+ private:
+  uint64_t stride_, bytes_;
+  char* base_;
 };
 
 // Destroys through the backend's slot.
