@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs cases against the backends of a plugin file, with a small host of its own: no core, no configuration.
+// Included by `anyattn check`, by anyattn-conformance and by tests.
+#ifndef ANYATTN_CONFORMANCE_CONFORMANCE_H
+#define ANYATTN_CONFORMANCE_CONFORMANCE_H
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "anyattn/conformance/case.h"
+
+namespace anyattn::conformance {
+
+enum class Verdict {
+  kPassed,
+  kFailed,      // wrong numbers, a broken rule, a crash, or a refusal of a case that must pass
+  kRefused,     // supports says no
+  kNotOffered,  // a layout or an LSE base that the backend need not have
+  kSkipped,     // data of the case is not there
+};
+const char* verdict_name(Verdict verdict);
+
+struct Reason {
+  uint32_t id = 0;
+  std::string field, wanted, allowed, hint;
+  std::string text() const;  // one line
+};
+
+struct CaseResult {
+  Case c;
+  Verdict verdict = Verdict::kPassed;
+  std::string message;          // why, where not passed
+  std::vector<Reason> reasons;  // of a refusal
+  double ratio_out = 0;         // worst error over its bound
+  double ratio_lse = 0;
+  double milliseconds = 0;
+};
+
+struct BackendReport {
+  std::string backend;
+  std::vector<CaseResult> cases;
+  std::vector<std::string> wrong_features;  // announced, but the smallest case that needs it fails
+  std::vector<std::string> list_problems;   // must-pass patterns that match no case
+  double worst_ratio() const;
+  size_t count(Verdict verdict) const;
+  bool ok() const { return count(Verdict::kFailed) == 0 && list_problems.empty(); }
+};
+
+struct Report {
+  std::string path;
+  std::string plugin_id;
+  std::vector<BackendReport> backends;
+  bool ok() const;
+};
+
+struct Options {
+  std::string backend;                  // empty: every backend for the CPU
+  std::vector<std::string> case_texts;  // empty: the grid
+  std::string name_filter;              // pattern with *; empty: all
+  Grid grid = Grid::kSmall;
+  std::string stories_file;  // dump of the small model's q, k and v; empty: those cases are skipped
+  bool isolate = true;       // run in a child process, so that a crash is a verdict
+  int timeout_ms = 120000;   // a case that takes longer has failed; read where isolated
+  uint64_t isa_mask = ~uint64_t{0};
+  std::vector<std::pair<std::string, std::string>> plugin_options;
+  // Patterns of cases that must not be refused, one a line, # comments; empty: the built-in list of the backend's name.
+  std::string must_pass;
+  std::function<void(const CaseResult&)> progress;  // may be empty
+};
+
+// Throws std::runtime_error where the file cannot be tested at all (no plugin, no such backend).
+Report run(const std::string& plugin_path, const Options& options);
+
+// The committed list of a backend's name; empty where there is none.
+std::string must_pass_list(const std::string& backend);
+
+// '*' stands for any text.
+bool matches(const std::string& pattern, const std::string& text);
+
+// For people: failures with their text to paste back, refusals by reason, a line of counts.
+void print_report(const Report& report, bool verbose, std::ostream& out);
+void write_json(const Report& report, std::ostream& out);
+
+}  // namespace anyattn::conformance
+
+#endif  // ANYATTN_CONFORMANCE_CONFORMANCE_H

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "anyattn/conformance/conformance.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "failure.h"
+#include "must_pass.h"
+#include "plugin_file.h"
+#include "runner.h"
+
+namespace anyattn::conformance {
+namespace {
+
+std::vector<Case> chosen_cases(const Options& options) {
+  std::vector<Case> cases;
+  for (const std::string& text : options.case_texts) {
+    cases.push_back(parse_case(text));
+    cases.back().name = "case_" + std::to_string(cases.size());
+  }
+  if (!cases.empty()) return cases;
+  for (Case& c : all_cases(options.grid)) {
+    if (options.name_filter.empty() || matches(options.name_filter, c.name)) cases.push_back(std::move(c));
+  }
+  if (cases.empty()) throw std::runtime_error("no case is named like '" + options.name_filter + "'");
+  return cases;
+}
+
+std::vector<std::string> patterns_of(const std::string& list) {
+  std::vector<std::string> patterns;
+  std::istringstream lines(list);
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(std::min(line.find('#'), line.size()));
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    if (!line.empty()) patterns.push_back(line);
+  }
+  return patterns;
+}
+
+// A name is on the list if a pattern matches it and none of those that start with '!' does.
+bool listed(const std::vector<std::string>& patterns, const std::string& name) {
+  bool found = false;
+  for (const std::string& pattern : patterns) {
+    if (pattern[0] == '!' && matches(pattern.substr(1), name)) return false;
+    found = found || matches(pattern, name);
+  }
+  return found;
+}
+
+// Patterns that match no case of any grid: a list that has fallen behind.
+std::vector<std::string> idle_patterns(const std::vector<std::string>& patterns) {
+  const std::vector<Case> cases = all_cases(Grid::kFull);
+  std::vector<std::string> idle;
+  for (const std::string& pattern : patterns) {
+    const std::string positive = pattern.substr(pattern[0] == '!' ? 1 : 0);
+    if (std::none_of(cases.begin(), cases.end(), [&](const Case& c) { return matches(positive, c.name); })) {
+      idle.push_back("must-pass pattern '" + pattern + "' matches no case");
+    }
+  }
+  return idle;
+}
+
+// "feature/window/..." names the feature it is the smallest case of.
+std::string feature_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "feature/";
+  if (name.compare(0, kPrefix.size(), kPrefix) != 0) return {};
+  return name.substr(kPrefix.size(), name.find('/', kPrefix.size()) - kPrefix.size());
+}
+
+void take(const std::vector<std::string>& must_pass, CaseResult result, BackendReport* report) {
+  const bool must = listed(must_pass, result.c.name);
+  if (must && (result.verdict == Verdict::kRefused || result.verdict == Verdict::kNotOffered)) {
+    result.message =
+        "the must-pass list has this case, but it is " + std::string(verdict_name(result.verdict)) + ": " + result.message;
+    result.verdict = Verdict::kFailed;
+  } else if (const std::string feature = feature_of(result.c.name); !feature.empty() && result.verdict == Verdict::kFailed) {
+    auto& wrong = report->wrong_features;
+    if (std::find(wrong.begin(), wrong.end(), feature) == wrong.end()) wrong.push_back(feature);
+  }
+  report->cases.push_back(std::move(result));
+}
+
+BackendReport run_backend(const Subject& subject, const std::vector<Case>& cases, const Options& options) {
+  BackendReport report;
+  report.backend = subject.backend.name;
+  const auto must_pass = patterns_of(options.must_pass.empty() ? must_pass_list(report.backend) : options.must_pass);
+  report.list_problems = idle_patterns(must_pass);
+  const auto done = [&](CaseResult result) {
+    take(must_pass, std::move(result), &report);
+    if (options.progress) options.progress(report.cases.back());
+  };
+  if (options.isolate) {
+    run_isolated(subject, cases, options.timeout_ms, done);
+  } else {
+    for (const Case& c : cases) done(run_case(subject, c));
+  }
+  return report;
+}
+
+}  // namespace
+
+const char* verdict_name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPassed:
+      return "passed";
+    case Verdict::kFailed:
+      return "failed";
+    case Verdict::kRefused:
+      return "refused";
+    case Verdict::kNotOffered:
+      return "not offered";
+    case Verdict::kSkipped:
+      return "skipped";
+  }
+  return "unknown";
+}
+
+std::string Reason::text() const {
+  std::string line = field + "=" + wanted + "; allowed: " + allowed;
+  if (!hint.empty()) line += " (" + hint + ")";
+  return line;
+}
+
+double BackendReport::worst_ratio() const {
+  double worst = 0.0;
+  for (const CaseResult& result : cases) {
+    if (result.verdict == Verdict::kPassed) worst = std::max({worst, result.ratio_out, result.ratio_lse});
+  }
+  return worst;
+}
+
+size_t BackendReport::count(Verdict verdict) const {
+  return static_cast<size_t>(
+      std::count_if(cases.begin(), cases.end(), [&](const CaseResult& r) { return r.verdict == verdict; }));
+}
+
+bool Report::ok() const {
+  return std::all_of(backends.begin(), backends.end(), [](const BackendReport& report) { return report.ok(); });
+}
+
+bool matches(const std::string& pattern, const std::string& text) {
+  size_t p = 0, t = 0, star = std::string::npos, mark = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      mark = t;
+    } else if (p < pattern.size() && pattern[p] == text[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string::npos) {
+      p = star + 1;
+      t = ++mark;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::string must_pass_list(const std::string& backend) {
+  for (const MustPass& list : kMustPass) {
+    if (backend == list.backend) return list.text;
+  }
+  return {};
+}
+
+Report run(const std::string& plugin_path, const Options& options) {
+  const std::vector<Case> cases = chosen_cases(options);
+  Host host(options.plugin_options, options.isa_mask);
+  const PluginFile file = open_plugin(plugin_path, host);
+  Report report;
+  report.path = file.path;
+  report.plugin_id = file.plugin.id ? file.plugin.id : "";
+  std::string names;
+  for (const anyattn_backend& backend : file.backends) {
+    names += std::string(names.empty() ? "" : ", ") + backend.name;
+    if (backend.device_kind != ANYATTN_DEVICE_CPU) continue;
+    if (!options.backend.empty() && options.backend != backend.name) continue;
+    const Subject subject{&host, backend, cpu_device_facts(), options.stories_file};
+    report.backends.push_back(run_backend(subject, cases, options));
+  }
+  if (report.backends.empty()) {
+    throw std::runtime_error(file.path + ": no backend " +
+                             (options.backend.empty() ? "for the CPU" : "'" + options.backend + "' for the CPU") +
+                             "; the file has " + (names.empty() ? "none" : names));
+  }
+  return report;
+}
+
+}  // namespace anyattn::conformance

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// anyattn-conformance: the kit as a program, for plugin authors who have nothing of the core.
+#include <cstring>
+#include <fstream>
+#include <iostream>
+
+#include "anyattn/conformance/conformance.h"
+
+namespace {
+
+using namespace anyattn::conformance;
+
+constexpr const char* kUsage =
+    "anyattn-conformance FILE [--backend NAME] [--case \"TEXT\"]... [--only PATTERN] [--grid small|full] [--json FILE]\n"
+    "                    [--option KEY=VALUE]... [--must-pass FILE] [--stories FILE] [--isa-mask HEX] [--in-process]\n"
+    "                    [--verbose] [--list]\n"
+    "Runs the cases of the conformance kit against the CPU backends of a plugin file.\n"
+    "  --only       cases whose name matches the pattern ('*' is any text)\n"
+    "  --must-pass  patterns of cases that may not be refused, one a line; else the list built in for the backend's name\n"
+    "  --stories    attention dump of the small model; without it those cases are skipped\n"
+    "  --in-process a crash of the plugin then ends this program; for debuggers\n"
+    "  --list       print names and texts of the cases, run nothing\n"
+    "Exit: 0 all well, 1 a case failed, 2 wrong use or a file that cannot be tested.\n"
+    "A case is: ";
+
+struct UsageError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Command {
+  std::string file, json_file;
+  Options options;
+  bool verbose = false, list = false, help = false;
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw UsageError(path + ": cannot be read");
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::pair<std::string, std::string> key_value(const std::string& text) {
+  const size_t at = text.find('=');
+  if (at == std::string::npos || at == 0) throw UsageError("--option " + text + ": write KEY=VALUE");
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+Grid grid_of(const std::string& text) {
+  if (text == "small") return Grid::kSmall;
+  if (text == "full") return Grid::kFull;
+  throw UsageError("--grid " + text + ": allowed: small, full");
+}
+
+uint64_t hex_of(const std::string& text) {
+  size_t end = 0;
+  const auto value = std::stoull(text, &end, 16);
+  if (end != text.size()) throw UsageError("--isa-mask " + text + ": write a hexadecimal number");
+  return value;
+}
+
+Command read_command(int count, char** words) {
+  Command command;
+  int at = 1;
+  const auto value = [&]() -> std::string {
+    if (at + 1 >= count) throw UsageError(std::string(words[at]) + " wants a value");
+    return words[++at];
+  };
+  for (; at < count; ++at) {
+    const std::string word = words[at];
+    if (word == "--backend")
+      command.options.backend = value();
+    else if (word == "--case")
+      command.options.case_texts.push_back(value());
+    else if (word == "--only")
+      command.options.name_filter = value();
+    else if (word == "--grid")
+      command.options.grid = grid_of(value());
+    else if (word == "--json")
+      command.json_file = value();
+    else if (word == "--option")
+      command.options.plugin_options.push_back(key_value(value()));
+    else if (word == "--must-pass")
+      command.options.must_pass = content_of(value());
+    else if (word == "--stories")
+      command.options.stories_file = value();
+    else if (word == "--isa-mask")
+      command.options.isa_mask = hex_of(value());
+    else if (word == "--in-process")
+      command.options.isolate = false;
+    else if (word == "--verbose")
+      command.verbose = true;
+    else if (word == "--list")
+      command.list = true;
+    else if (word == "--help" || word == "-h")
+      command.help = true;
+    else if (word[0] == '-' || !command.file.empty())
+      throw UsageError("unknown argument '" + word + "'; --help lists them");
+    else
+      command.file = word;
+  }
+  if (command.file.empty() && !command.help && !command.list) throw UsageError("FILE is missing; --help shows the use");
+  return command;
+}
+
+int act(const Command& command) {
+  if (command.help) {
+    std::cout << kUsage << case_grammar();
+    return 0;
+  }
+  if (command.list) {
+    for (const Case& c : all_cases(command.options.grid)) std::cout << c.name << "\t" << case_text(c) << '\n';
+    return 0;
+  }
+  const Report report = run(command.file, command.options);
+  print_report(report, command.verbose, std::cout);
+  if (!command.json_file.empty()) {
+    std::ofstream out(command.json_file);
+    write_json(report, out);
+    out.close();
+    if (!out) throw UsageError(command.json_file + ": cannot be written");
+  }
+  return report.ok() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return act(read_command(count, words));
+  } catch (const std::exception& error) {
+    std::cerr << "anyattn-conformance: " << error.what() << '\n';
+    return 2;
+  }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runner.h"
+
+#include <chrono>
+
+#include "case_data.h"
+#include "contract.h"
+#include "failure.h"
+#include "run_merge.h"
+#include "run_mla.h"
+#include "run_plain.h"
+
+namespace anyattn::conformance {
+namespace {
+
+void dispatch(const Subject& subject, const Case& c, CaseResult* result) {
+  switch (c.kind) {
+    case Kind::kPaged:
+    case Kind::kRagged:
+      return run_plain(subject, c, result);
+    case Kind::kMlaDecode:
+      return run_mla_decode(subject, c, result);
+    case Kind::kMlaPrefill:
+      return run_mla_prefill(subject, c, result);
+    case Kind::kMerge:
+      return run_merge(subject, c, result);
+    case Kind::kContract:
+      return run_contract(subject, c);
+  }
+}
+
+void settle(CaseResult* result, Verdict verdict, const std::string& message) {
+  result->verdict = verdict;
+  result->message = message;
+}
+
+}  // namespace
+
+CaseResult run_case(const Subject& subject, const Case& c) {
+  CaseResult result;
+  result.c = c;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    dispatch(subject, c, &result);
+  } catch (const Refused& refused) {
+    result.reasons = refused.reasons;
+    settle(&result, Verdict::kRefused, refused.reasons[0].text());
+  } catch (const NotOffered& missing) {
+    settle(&result, Verdict::kNotOffered, missing.what());
+  } catch (const DataMissing& missing) {
+    settle(&result, Verdict::kSkipped, missing.what());
+  } catch (const std::exception& failure) {
+    settle(&result, Verdict::kFailed, failure.what());
+  }
+  result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace anyattn::conformance
