@@ -94,6 +94,7 @@ std::string Table::render(const Terminal& terminal, int indent) const {
   if (rows_.empty()) return out;
   const std::vector<int> width = widths(terminal.columns > 0 ? std::max(1, terminal.columns - indent) : 0);
 
+  const bool titled = std::any_of(columns_.begin(), columns_.end(), [](const Column& c) { return !c.title.empty(); });
   std::string header(indent, ' ');
   for (size_t c = 0; c < columns_.size(); ++c) {
     const bool last = c + 1 == columns_.size();
@@ -101,7 +102,7 @@ std::string Table::render(const Terminal& terminal, int indent) const {
         pad(columns_[c].title, last && columns_[c].align == Align::kLeft ? 0 : width[c], columns_[c].align);
     header += terminal.paint(title, Colour::kBold) + (last ? "" : std::string(kGap, ' '));
   }
-  append_line(out, header);
+  if (titled) append_line(out, header);
 
   for (const auto& row : rows_) {
     std::vector<std::vector<std::string>> cells;

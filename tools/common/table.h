@@ -31,7 +31,8 @@ class Table {
   // Missing cells are empty; more cells than columns is a mistake of the caller and throws std::logic_error.
   void add(std::vector<Cell> row);
   bool empty() const { return rows_.empty(); }
-  // Every line ends in a newline and holds no trailing blank. Nothing where there are no rows.
+  // Every line ends in a newline and holds no trailing blank. Nothing where there are no rows; no header where no column has a
+  // title.
   std::string render(const Terminal& terminal, int indent = 0) const;
 
  private:

@@ -26,6 +26,7 @@ class TempDir {
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
 
+  std::string path() const { return path_.string(); }
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   // Writes the file and returns its path.
   std::string write(const std::string& name, const std::string& text) const {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the command is asked: help, mistakes, exit codes, --json, terminals.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "end_to_end/command.h"
+#include "unit/tools/temp_dir.h"
+
+using namespace anyattn::end_to_end;
+using anyattn::tools::testing::read_file;
+using anyattn::tools::testing::TempDir;
+
+namespace {
+
+const std::vector<std::string> kVerbs = {"list", "explain", "generate", "bench", "config", "doctor"};
+
+}  // namespace
+
+TEST_CASE("help_of_every_verb_has_an_example_and_exit_codes") {
+  const Result top = cli({"--help"});
+  CHECK(top.code == 0);
+  for (const std::string& verb : kVerbs) {
+    CAPTURE(verb);
+    CHECK(contains(top.out, verb));
+    const Result help = cli({verb, "--help"});
+    CHECK(help.code == 0);
+    CHECK(help.err == "");
+    CHECK(contains(help.out, "anyattn " + verb));
+    CHECK(contains(help.out, "--config FILE"));
+    CHECK(contains(help.out, "--json [FILE]"));
+    CHECK(contains(help.out, "130  Ctrl-C"));
+  }
+  CHECK(contains(cli({"--version"}).out, "0."));
+}
+
+TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* text;
+  } mistakes[] = {
+      {{"lst"}, "did you mean 'list'?"},
+      {{"frobnicate"}, "verbs: list"},
+      {{"list", "--jsn"}, "did you mean '--json'?"},
+      {{"explain", "--hed-size", "8"}, "did you mean '--head-size'?"},
+      {{"list", "extra"}, "unexpected argument 'extra'"},
+      {{"explain"}, "name a model"},
+      {{"explain", "--head-size", "eight"}, "--head-size eight"},
+      {{"explain", "--head-size", "64", "--phase", "later"}, "allowed: both, prefill, decode"},
+      {{"explain", "--head-size", "64", "--cp-rank", "1"}, "--cp-decode or --cp-prefill"},
+      {{"explain", "--head-size", "64", "--device", "tpu"}, "allowed: auto, cpu, cuda:0"},
+      {{"explain", "--head-size", "64", "--dtype", "float17"}, "float17"},
+      {{"explain", "--model", "Llama-3.1-8B", "--head-size", "64"}, "exclude each other"},
+      {{"explain", "--model", "No-Such-Model-9000B"}, "No-Such-Model-9000B"},
+      {{"generate", "--checkpoint", "x"}, "--tokenizer"},
+      {{"generate", "--checkpoint", "/nonexistent", "--tokenizer", "/nonexistent"}, "/nonexistent"},
+      {{"list", "--config", "/nonexistent/config.yaml"}, "/nonexistent/config.yaml"},
+  };
+  for (const auto& mistake : mistakes) {
+    const Result result = cli(mistake.arguments);
+    CAPTURE(mistake.text);
+    CHECK(result.code == 2);
+    CHECK(result.out == "");
+    CHECK(contains(result.err, mistake.text));
+    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
+  }
+}
+
+TEST_CASE("no_verb_prints_the_help_and_exits_2") {
+  const Result result = cli({});
+  CHECK(result.code == 2);
+  CHECK(contains(result.err, "explain"));
+}
+
+TEST_CASE("json_alone_is_all_of_standard_output") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  for (const char* verb : {"list", "config", "doctor"}) {
+    CAPTURE(verb);
+    CHECK(cli({verb, "--config", config, "--json"}).json().is_object());
+    CHECK(cli({verb, "--json", "--config", config}).json().is_object());
+  }
+}
+
+TEST_CASE("json_with_a_file_keeps_the_table") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config()), file = dir / "list.json";
+  for (int again = 0; again < 2; ++again) {
+    const Result result = cli({"list", "--config", config, "--json", file});
+    CHECK(result.code == 0);
+    CHECK(contains(result.out, "CPU_ATTN"));
+    CHECK(nlohmann::json::parse(read_file(file)).contains("backends"));
+  }
+  const Result refused = cli({"list", "--json", config});
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "holds no JSON"));
+  CHECK(read_file(config) == cpu_config());
+}
+
+TEST_CASE("colours_appear_on_a_terminal_only") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  const Result piped = cli({"list", "--config", config});
+  CHECK(piped.out.find('\x1b') == std::string::npos);
+  const Result shown = cli_on_terminal({"list", "--config", config}, 60);
+  CHECK(shown.out.find("\x1b[1m") != std::string::npos);
+}

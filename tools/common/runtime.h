@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The runtime as verbs open it: from flags, with its statuses read as exit codes. Included by verbs.
+// Adds no policy; what a runtime does is in runtime.hpp.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "anyattn/runtime.hpp"
+#include "common/failure.h"
+
+namespace anyattn::tools {
+
+// --config and --backend; empty: environment, then file. A configuration that is wrong or not there is Failure(kExitUsage).
+Runtime open_runtime(const std::string& config_file, const std::string& backend);
+
+// kExitUsage where the library blames what was asked, else kExitFailed.
+ExitCode exit_code_of(const RuntimeError& error);
+
+// The library's texts: what it hands out is JSON.
+nlohmann::ordered_json parse(const std::string& json);
+
+// "float32" -> ANYATTN_DTYPE_FLOAT32; `name` is one that --dtype takes, or empty: `fallback`.
+uint32_t dtype_of(const std::string& name, uint32_t fallback);
+
+}  // namespace anyattn::tools

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// anyattn list: every backend with its plugin, and every file that was skipped with the reason.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/json_text.h"
+#include "common/runtime.h"
+#include "common/table.h"
+#include "verbs.h"
+
+namespace anyattn::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+Colour colour_of_state(const std::string& state) {
+  if (state == "open") return Colour::kGreen;
+  if (state == "listed") return Colour::kPlain;
+  return Colour::kDim;
+}
+
+// "overrides com.acme.attn", "overridden by ...", or nothing.
+std::string relation(const ordered_json& backend) {
+  const std::string overrides = text_of(backend, "overrides"), by = text_of(backend, "overridden_by");
+  if (!by.empty()) return "overridden by " + by;
+  return overrides.empty() ? "" : "overrides " + overrides;
+}
+
+void print(const ordered_json& listing) {
+  const Terminal terminal = terminal_of(1);
+  Table backends({{"backend"}, {"device"}, {"state"}, {"plugin"}, {"path"}, {"note"}});
+  for (const ordered_json& backend : listing.at("backends")) {
+    const std::string state = text_of(backend, "state");
+    backends.add({{text_of(backend, "name"), Colour::kBold},
+                  text_of(backend, "device"),
+                  {state, colour_of_state(state)},
+                  text_of(backend, "plugin"),
+                  text_of(backend, "path"),
+                  relation(backend)});
+  }
+  if (backends.empty()) {
+    fmt::print("no backend was found; 'anyattn doctor' says where plugins are searched\n");
+  }
+  fmt::print("{}", backends.render(terminal));
+
+  Table skipped({{"skipped"}, {"stage"}, {"reason"}, {"remedy"}});
+  for (const ordered_json& skip : listing.at("skipped")) {
+    skipped.add(
+        {text_of(skip, "path"), text_of(skip, "stage"), {text_of(skip, "reason"), Colour::kYellow}, text_of(skip, "remedy")});
+  }
+  if (!skipped.empty()) fmt::print("\n{}", skipped.render(terminal));
+}
+
+}  // namespace
+
+int list(const CommonOptions& options) {
+  const JsonOutput output(options.json);
+  const Runtime runtime = open_runtime(options.config_file, "");
+  const ordered_json listing = parse(runtime.list());
+  if (output.table()) print(listing);
+  output.write(listing);
+  return kExitOk;
+}
+
+}  // namespace anyattn::tools

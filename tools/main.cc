@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The anyattn command: flags become option structs, failures become one line and an exit code. Nothing else happens here.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "anyattn/runtime.hpp"
+#include "common/nearest.h"
+#include "common/runtime.h"
+#include "common/terminal.h"
+#include "problem_flags.h"
+#include "verbs.h"
+
+namespace anyattn::tools {
+namespace {
+
+constexpr const char* kExitCodes =
+    "Exit codes:\n"
+    "  0    done\n"
+    "  1    understood, but refused or failed: nothing chosen, a case or a bound that does not hold, a file not written\n"
+    "  2    wrong flag, input file or configuration; nothing was tried\n"
+    "  130  Ctrl-C; what was done so far is reported\n";
+
+// What --json stores when no file follows it.
+constexpr const char* kStandardOutput = "-";
+
+using Verb = std::function<int()>;
+
+std::string footer(const std::string& examples) { return "Examples:\n" + examples + "\n" + kExitCodes; }
+
+std::string dashed(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+std::string device_mistake(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon), ordinal = colon == std::string::npos ? "0" : text.substr(colon + 1);
+  const bool known = kind == "cpu" || kind == "cuda" || kind == "hip" || text == "auto";
+  const bool number = !ordinal.empty() && ordinal.size() < 4 && ordinal.find_first_not_of("0123456789") == std::string::npos;
+  return known && number ? "" : text + ": allowed: auto, cpu, cuda:0, hip:0";
+}
+
+void add_json(CLI::App& verb, JsonOptions& json) {
+  verb.add_option_function<std::string>(
+          "--json", [&json](const std::string& file) { json = {true, file == kStandardOutput ? "" : file}; },
+          "JSON instead of the table on standard output; with FILE the table stays and the file is written "
+          "(one that exists and holds no JSON is refused)")
+      ->type_name("[FILE]");
+}
+
+void add_common(CLI::App& verb, CommonOptions& common) {
+  verb.add_option("--config", common.config_file, "configuration; else ANYATTN_CONFIG, else the installed default.yaml")
+      ->type_name("FILE");
+  add_json(verb, common.json);
+}
+
+void add_target(CLI::App& verb, TargetOptions& target) {
+  verb.add_option("--device", target.device, "auto: the first present of cuda, hip, cpu")
+      ->type_name("auto|cpu|cuda:0|hip:0")
+      ->check(device_mistake);
+  verb.add_option("--dtype", target.dtype, "of queries and outputs")
+      ->type_name("float32|float16|bfloat16")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+  verb.add_option("--kv-cache-dtype", target.kv_cache_dtype,
+                  "auto, float32, float16, bfloat16 or a backend's own; auto: as --dtype")
+      ->type_name("NAME");
+  verb.add_option("--block-size", target.block_size, "tokens a cache block; the backend's choice where not given")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 1u << 20));
+  verb.add_option("--backend", target.backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
+      ->type_name("NAME");
+}
+
+Verb add_list(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("list", "Every backend with its plugin, and every skipped file with the reason");
+  auto options = std::make_shared<CommonOptions>();
+  add_common(*verb, *options);
+  verb->footer(footer("  anyattn list\n  anyattn list --config my.yaml --json\n"));
+  return [options] { return list(*options); };
+}
+
+Verb add_config(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("config", "Each value of the configuration and where it came from");
+  auto options = std::make_shared<CommonOptions>();
+  add_common(*verb, *options);
+  verb->footer(footer("  anyattn config\n  ANYATTN_BACKEND=CPU_ATTN anyattn config --json\n"));
+  return [options] { return config(*options); };
+}
+
+Verb add_doctor(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("doctor", "What this machine offers, and what is in the way of the plugins");
+  auto options = std::make_shared<CommonOptions>();
+  add_common(*verb, *options);
+  verb->footer(footer("  anyattn doctor\n  anyattn doctor --config my.yaml\n"));
+  return [options] { return doctor(*options); };
+}
+
+Verb add_explain(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("explain", "The problem as understood, and why each backend is chosen or not");
+  auto options = std::make_shared<ExplainOptions>();
+  verb->add_option("--model", options->model, "a model of the table: every kind of its layers is explained")->type_name("ID");
+  verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
+  add_target(*verb, options->target);
+  add_common(*verb, options->common);
+  for (const ProblemFlag& flag : problem_flags()) {
+    const auto add = [options, name = flag.name](const std::string& value) { options->problem.emplace_back(name, value); };
+    CLI::Option* option =
+        flag.value.empty() ? verb->add_flag_callback(
+                                 dashed(flag.name), [add] { add(""); }, flag.help)
+                           : verb->add_option_function<std::string>(dashed(flag.name), add, flag.help)->type_name(flag.value);
+    option->group("Problem, without --model");
+  }
+  verb->footer(
+      footer("  anyattn explain --model Llama-3.1-8B --device cpu\n"
+             "  anyattn explain --head-size 128 --num-q-heads 32 --num-kv-heads 8 --window-left 4095 --sinks\n"
+             "  anyattn explain --model DeepSeek-V3 --backend CPU_ATTN --json why.json\n"));
+  return [options] { return explain(*options); };
+}
+
+Verb add_generate(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("generate", "Greedy text of a small Llama whose attention goes through the runtime");
+  auto options = std::make_shared<GenerateOptions>();
+  verb->add_option("--checkpoint", options->checkpoint, "weights, llama2.c format, version 0")->type_name("FILE")->required();
+  verb->add_option("--tokenizer", options->tokenizer, "its pieces, llama2.c format")->type_name("FILE")->required();
+  verb->add_option("--tokens", options->num_tokens, "how many")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_target(*verb, options->target);
+  add_common(*verb, options->common);
+  verb->footer(
+      footer("  anyattn generate --checkpoint stories260K.bin --tokenizer tok512.bin\n"
+             "  anyattn generate --checkpoint stories260K.bin --tokenizer tok512.bin --tokens 50 --backend CPU_ATTN --json\n"));
+  return [options] { return generate(*options); };
+}
+
+Verb add_bench(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("bench", "What the runtime itself costs a call, and the chosen backend on a few shapes");
+  auto options = std::make_shared<BenchOptions>();
+  verb->add_option("--min-time", options->min_time_s, "seconds a measurement lasts at least")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_target(*verb, options->target);
+  add_common(*verb, options->common);
+  verb->footer(footer("  anyattn bench\n  anyattn bench --dtype bfloat16 --backend CPU_ATTN --min-time 1 --json bench.json\n"));
+  return [options] { return bench_backend(*options); };
+}
+
+std::vector<std::string> names(const std::vector<CLI::App*>& verbs) {
+  std::vector<std::string> found;
+  for (const CLI::App* verb : verbs) found.push_back(verb->get_name());
+  return found;
+}
+
+int usage_error(const std::string& who, const std::string& text) {
+  fmt::print(stderr, "{}: {}; see '{} --help'\n", who, text, who);
+  return kExitUsage;
+}
+
+// "--jsn" -> "unknown option '--jsn'; did you mean '--json'?"
+std::string describe_extra(const CLI::App& verb, const std::string& extra) {
+  if (extra.empty() || extra[0] != '-') return fmt::format("unexpected argument '{}'", extra);
+  std::vector<std::string> known;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  const std::string word = extra.substr(0, extra.find('=')), close = nearest(word, known);
+  return fmt::format("unknown option '{}'{}", word, close.empty() ? "" : fmt::format("; did you mean '{}'?", close));
+}
+
+// --json takes a file or nothing. CLI11 cannot tell nothing from the text "true", so nothing is spelt out first.
+std::vector<std::string> spelt_out(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool alone = i + 1 == arguments.size() || (arguments[i + 1][0] == '-' && arguments[i + 1] != kStandardOutput);
+    if (arguments[i] == "--json" && alone) arguments[i] = fmt::format("--json={}", kStandardOutput);
+  }
+  return arguments;
+}
+
+int dispatch(int argc, char** argv) {
+  CLI::App app("AnyAttn: attention backends as plugins. Which are there, why one is chosen, and whether it is right.",
+               "anyattn");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", anyattn_version());
+  app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
+  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_generate(app),
+                                   add_bench(app), add_config(app),  add_doctor(app)};
+  const std::vector<CLI::App*> parsers = app.get_subcommands({});
+  if (argc < 2) {
+    fmt::print(stderr, "{}", app.help());
+    return kExitUsage;
+  }
+  const std::vector<std::string> known = names(parsers);
+  const std::string first = argv[1];
+  if (!first.starts_with('-') && std::find(known.begin(), known.end(), first) == known.end()) {
+    const std::string close = nearest(first, known);
+    return usage_error("anyattn",
+                       fmt::format("no verb '{}'{} (verbs: {})", first,
+                                   close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(known, ", ")));
+  }
+
+  const auto parser = std::find_if(parsers.begin(), parsers.end(), [&](CLI::App* verb) { return verb->get_name() == first; });
+  const std::string who = parser == parsers.end() ? "anyattn" : "anyattn " + first;
+  try {
+    std::vector<std::string> arguments = spelt_out(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(arguments);
+  } catch (const CLI::ExtrasError&) {
+    const CLI::App& asked = parser == parsers.end() ? app : **parser;
+    return usage_error(who, describe_extra(asked, asked.remaining(true).front()));
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(who, error.what());
+  }
+  try {
+    const int code = verbs[parser - parsers.begin()]();
+    if (std::fflush(stdout) != 0) throw Failure(kExitFailed, fmt::format("standard output: {}", std::strerror(errno)));
+    return code;
+  } catch (const Failure& failure) {
+    fmt::print(stderr, "{}: {}\n", who, failure.what());
+    return failure.code();
+  } catch (const RuntimeError& error) {
+    fmt::print(stderr, "{}: {}\n", who, error.what());
+    return exit_code_of(error);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", who, error.what());
+    return kExitFailed;
+  }
+}
+
+}  // namespace
+}  // namespace anyattn::tools
+
+int main(int argc, char** argv) { return anyattn::tools::dispatch(argc, argv); }

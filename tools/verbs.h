@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verbs of the anyattn command and what each is asked, as plain structs. Included by main.cc, which fills them from flags, and
+// by the verbs' own files. Knows no flag parser. The verb `run` has a header of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/json_output.h"
+
+namespace anyattn::tools {
+
+// What every verb takes.
+struct CommonOptions {
+  std::string config_file;  // --config; empty: ANYATTN_CONFIG, else the default.yaml of the library
+  JsonOptions json;
+};
+
+// Which device and which formats; empty or 0: not asked.
+struct TargetOptions {
+  std::string device = "auto";  // auto, cpu, cuda:0, hip:0
+  std::string dtype;            // of queries and outputs
+  std::string kv_cache_dtype;
+  uint32_t block_size = 0;  // tokens a kernel block
+  std::string backend;      // a must
+};
+
+// Verbs return an ExitCode and throw Failure. Tables go to standard output.
+
+int list(const CommonOptions& options);
+int config(const CommonOptions& options);
+int doctor(const CommonOptions& options);
+
+struct ExplainOptions {
+  CommonOptions common;
+  TargetOptions target;
+  std::string model;        // an id of the model table; empty: the problem below
+  std::string models_file;  // empty: the table installed with the library
+  // name and value of every problem field and feature given by a flag, in the words of problem.h: {"head_size", "128"}, {"sinks", ""}
+  std::vector<std::pair<std::string, std::string>> problem;
+};
+int explain(const ExplainOptions& options);
+
+struct GenerateOptions {
+  CommonOptions common;
+  TargetOptions target;
+  std::string checkpoint;
+  std::string tokenizer;
+  uint32_t num_tokens = 200;
+};
+int generate(const GenerateOptions& options);
+
+struct CheckOptions {
+  CommonOptions common;
+  TargetOptions target;
+  std::string subject;   // a plugin file, or a backend's name
+  std::string provider;  // a plugin file with the provider of the device, where the checked one has none
+  std::string one_case;  // --case, as a failing case prints itself; empty: all
+};
+int check_backend(const CheckOptions& options);
+
+struct BenchOptions {
+  CommonOptions common;
+  TargetOptions target;
+  double min_time_s = 0.2;  // a measurement
+};
+int bench_backend(const BenchOptions& options);
+
+}  // namespace anyattn::tools
