@@ -17,9 +17,7 @@ function(anyattn_add_test name)
     ANYATTN_BINARY_DIR="${PROJECT_BINARY_DIR}"
     ANYATTN_PLUGIN_DIR="${ANYATTN_PLUGIN_OUTPUT_DIRECTORY}"
     ${arg_DEFINITIONS})
-  if(NOT arg_LABELS)
-    set(arg_LABELS asan)  # the sanitizer build of tools/test runs what carries this label
-  endif()
+  list(APPEND arg_LABELS asan)  # the sanitizer build of tools/test runs what carries this label
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # doctest exits 0 when a filter matches nothing: that is a failure here.
   doctest_discover_tests(${name}
