@@ -106,7 +106,7 @@ std::optional<Failure> Registry::add_one(Candidate candidate, const Key* wanted)
     record(*failure, known.backends, known.providers);
     return failure;
   }
-  forget_failures(*slot);
+  if (wanted) forget_failures(*slot);  // a fixed copy: what its predecessors said is past
   plugins_.push_back(slot);
   for (const Key& key : known.backends) insert(slot, key);
   for (const uint32_t kind : known.providers) {

@@ -11,12 +11,6 @@ namespace anyattn::registry {
 
 std::string describe(const Key& key) { return fmt::format("{} on {}", key.name, config::device_kind_name(key.device_kind)); }
 
-std::string_view stage_name(Stage stage) {
-  constexpr std::array<std::string_view, 8> kNames{"discover", "trust",     "inspect",  "probe",
-                                                   "open",     "negotiate", "register", "supports"};
-  return kNames[static_cast<size_t>(stage)];
-}
-
 std::string_view state_name(State state) {
   constexpr std::array<std::string_view, 4> kNames{"listed", "open", "draining", "retired"};
   return kNames[static_cast<size_t>(state)];

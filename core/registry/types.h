@@ -12,6 +12,7 @@
 
 #include "anyattn/plugin.h"
 #include "config/config.h"
+#include "discovery/discovery.h"
 
 namespace anyattn::registry {
 
@@ -23,9 +24,9 @@ struct Key {
 };
 std::string describe(const Key& key);  // "CPU_ATTN on cpu"
 
-// How far a plugin or backend came.
-enum class Stage { kDiscover, kTrust, kInspect, kProbe, kOpen, kNegotiate, kRegister, kSupports };
-std::string_view stage_name(Stage stage);  // discover, trust, ...
+// How far a plugin or backend came: discover, trust, inspect, probe, open, negotiate, register, supports.
+using discovery::Stage;
+using discovery::stage_name;
 
 enum class State {
   kListed,    // known from its sidecar, not opened

@@ -21,11 +21,11 @@ Candidate failed_candidate(const registry::Key& key, uint32_t phase, const regis
 std::optional<Taken> Walk::ask_name(const std::string& name, const OwnedProblem& problem, const anyattn_device_facts& device,
                                     bool is_must, const Check& check) {
   const registry::Key key{name, device.device_kind};
-  bool held = false;  // the file gives the name to a plugin that failed: a must does not fall through to what lies beneath
+  bool held = false;
   for (const registry::View::NamedFailure& failure : view_.failures) {
-    if (failure.key != key) continue;
+    if (failure.key != key || !failure.holds_name) continue;  // who merely wished for the name is in `list`'s skipped
     candidates_.push_back(failed_candidate(key, problem.phase(), failure.failure));
-    held = held || failure.holds_name;
+    held = true;
   }
   const auto entry = std::ranges::find(view_.entries, key, &registry::View::Entry::key);
   if (entry == view_.entries.end()) {
@@ -36,7 +36,7 @@ std::optional<Taken> Walk::ask_name(const std::string& name, const OwnedProblem&
     candidates_.push_back(std::move(absent));
     return std::nullopt;
   }
-  if (held && is_must) return std::nullopt;
+  if (held && is_must) return std::nullopt;  // the file gives the name to a plugin that failed: no way round it
 
   const registry::Registry::Acquired acquired = registry_.acquire(key);
   if (!acquired.backend) {
