@@ -33,6 +33,7 @@ std::string list(const std::set<std::string>& names) {
 std::string option_remedy(const std::string& key, const std::vector<OptionInfo>& options) {
   if (options.empty()) return "remove the option: the plugin reads none";
   std::vector<std::string> keys;
+  keys.reserve(options.size());
   for (const OptionInfo& option : options) keys.push_back(option.key);
   const std::string nearest = config::nearest(key, keys);
   const std::string hint = nearest.empty() ? "" : fmt::format("did you mean {}? ", nearest);

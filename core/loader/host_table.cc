@@ -10,7 +10,8 @@ void log_line(void* context, int32_t level, const char* text) {
   const auto* table = static_cast<const HostTable*>(context);
   try {
     table->services.log(table->services.context, level, (table->name + ": " + (text ? text : "(no text)")).c_str());
-  } catch (...) {  // a line that cannot be written must not end a plugin's call
+  } catch (...) {
+    return;  // a line that cannot be written must not end a plugin's call
   }
 }
 
