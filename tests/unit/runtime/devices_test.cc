@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 #include "device/cpu_provider.h"
@@ -108,6 +110,32 @@ TEST_CASE("cpu_provider_gives_aligned_memory_and_refuses_what_never_fits") {
   CHECK(error.text().find("18446744073709551615 bytes asked for") != std::string::npos);
   CHECK(cpu.alloc(1, 16, &memory, error.get()) == ANYATTN_NOT_FOUND);
   CHECK(error.text() == "cpu: there is no device cpu:1; the only one is cpu:0");
+}
+
+// VmFlags of the mapping that holds an address, from the kernel's own list.
+static std::string flags_of(const void* address) {
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  bool is_inside = false;
+  while (std::getline(maps, line)) {
+    unsigned long begin = 0;
+    unsigned long end = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      is_inside = begin <= reinterpret_cast<uintptr_t>(address) && reinterpret_cast<uintptr_t>(address) < end;
+    } else if (is_inside && line.rfind("VmFlags:", 0) == 0) {
+      return line + " ";
+    }
+  }
+  return "";
+}
+
+TEST_CASE("cpu_provider_asks_for_huge_pages_for_large_blocks") {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) return;  // this kernel knows none
+  const anyattn_device_provider& cpu = anyattn::device::cpu_provider();
+  void* memory = nullptr;
+  REQUIRE(cpu.alloc(0, uint64_t{8} << 20, &memory, nullptr) == ANYATTN_OK);
+  CHECK(flags_of(memory).find(" hg ") != std::string::npos);
+  cpu.free(0, memory);
 }
 
 TEST_CASE("cpu_provider_copies_times_and_has_no_graphs") {

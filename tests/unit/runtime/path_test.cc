@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "anyattn/kv_pool.h"
+#include "heap_count.h"
+#include "library_steps.h"
 #include "runtime_fixture.h"
 
 using anyattn::DeviceMemory;
@@ -366,4 +368,18 @@ TEST_CASE("whole_path_runs_mla_decode_and_chunked_prefill") {
     }
     CHECK(error < kTolerance);
   }
+}
+
+TEST_CASE("steps_of_the_cpu_backend_allocate_nothing") {
+  const Runtime runtime = cpu_runtime();
+  fake::LibrarySteps steps(runtime, "CPU_ATTN");
+  for (uint64_t i = 0; i < 30; ++i) REQUIRE(steps.step(i) == ANYATTN_OK);
+
+  const uint64_t before = heap::allocations();
+  int32_t status = ANYATTN_OK;
+  for (uint64_t i = 30; i < 1030; ++i) status |= steps.step(i);
+  const uint64_t after = heap::allocations();
+
+  CHECK(status == ANYATTN_OK);
+  CHECK(after - before == 0);
 }

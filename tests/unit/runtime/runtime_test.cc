@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "heap_count.h"
+#include "library_steps.h"
 #include "runtime_fixture.h"
 
 using anyattn::Group;
@@ -369,4 +371,24 @@ TEST_CASE("parallel_for_of_the_cpp_header_takes_any_callable") {
   CHECK(std::count(seen.begin(), seen.end(), 1) == 1000);
   CHECK(failure_of([&] { runtime.parallel_for(10, 1, [](uint64_t, uint64_t, uint32_t) { throw 1; }); }).status ==
         ANYATTN_INTERNAL);
+}
+
+TEST_CASE("library_steps_of_changing_batches_allocate_nothing") {
+  FakeCounters counters;
+  const ConfigFile config({{"noop", fake::counting(counters)}});
+  const Runtime runtime = fake::open_runtime(config);
+  fake::LibrarySteps steps(runtime, "NOOP_ATTN");
+  REQUIRE(steps.step(0) == ANYATTN_OK);
+  const uint64_t updates = counters.updates;
+  const uint64_t forwards = counters.forwards;
+
+  const uint64_t before = heap::allocations();
+  int32_t status = ANYATTN_OK;
+  for (uint64_t i = 1; i <= 1000; ++i) status |= steps.step(i);
+  const uint64_t after = heap::allocations();
+
+  CHECK(status == ANYATTN_OK);
+  CHECK(after - before == 0);
+  CHECK(counters.updates - updates == 1000);
+  CHECK(counters.forwards - forwards == 2000);
 }
