@@ -13,6 +13,7 @@
 #include "common/runtime.h"
 #include "common/terminal.h"
 #include "problem_flags.h"
+#include "run.h"
 #include "verbs.h"
 
 namespace anyattn::tools {
@@ -139,6 +140,41 @@ Verb add_generate(CLI::App& app) {
   return [options] { return generate(*options); };
 }
 
+Verb add_run(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("run", "A serving trace replayed with continuous batching, rows of it recomputed");
+  auto options = std::make_shared<RunOptions>();
+  verb->add_option("--model", options->model, "a model of the table; its attention layers are run")
+      ->type_name("ID")
+      ->required();
+  verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
+  verb->add_option("--trace", options->trace, "requests: a file, or builtin:chat, builtin:code")
+      ->type_name("FILE|builtin:NAME")
+      ->required();
+  verb->add_option("--format", options->format, "of the file; told by its first line where not given")
+      ->type_name("azure|mooncake")
+      ->check(CLI::IsMember({"azure", "mooncake"}));
+  const auto add_number = [verb](const char* flag, auto& value, uint32_t most, const char* help) {
+    return verb->add_option(flag, value, help)->type_name("N")->check(CLI::Range(1u, most));
+  };
+  add_number("--requests", options->requests, 100'000'000, "the first N; all of a file, 100 built-in ones where not given");
+  add_number("--max-prompt", options->max_prompt, 1u << 24, "skip requests with a longer prompt");
+  add_number("--layers", options->layers, 4096, "of each kind; all the model has where not given");
+  add_number("--token-budget", options->token_budget, 1u << 20, "tokens a step, decode and prefill together")
+      ->capture_default_str();
+  add_number("--max-reqs", options->max_num_reqs, 1u << 16, "requests running at once")->capture_default_str();
+  add_number(
+      "--blocks", options->blocks, 1u << 31,
+      "KV budget in blocks of the largest layer kind; what the requests need, at most a quarter of memory, where not given");
+  verb->add_option("--seed", options->seed, "of everything drawn")->type_name("N")->capture_default_str();
+  verb->add_flag("--saturate", options->saturate, "all requests are there at once");
+  add_target(*verb, options->target);
+  add_common(*verb, options->common);
+  verb->footer(footer(
+      "  anyattn run --model Llama-3.1-8B --trace builtin:chat --requests 20 --layers 1\n"
+      "  anyattn run --model DeepSeek-V3 --trace azure_llm_2023_conv.csv --max-prompt 2048 --layers 1 --json run.json\n"));
+  return [options] { return run(*options); };
+}
+
 Verb add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "What the runtime itself costs a call, and the chosen backend on a few shapes");
   auto options = std::make_shared<BenchOptions>();
@@ -190,7 +226,7 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", anyattn_version());
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
-  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_generate(app),
+  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_generate(app), add_run(app),
                                    add_bench(app), add_config(app),  add_doctor(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {

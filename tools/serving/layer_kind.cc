@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serving/layer_kind.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "common/failure.h"
+#include "serving/mla_layers.h"
+#include "serving/plain_layers.h"
+
+namespace anyattn::tools {
+namespace {
+
+using conformance::HeadShape;
+using conformance::KeyReader;
+using conformance::Reference;
+using conformance::RowRules;
+
+uint32_t cache_dtype_of(const std::string& name) {
+  for (const uint32_t dtype : {ANYATTN_DTYPE_FLOAT32, ANYATTN_DTYPE_FLOAT16, ANYATTN_DTYPE_BFLOAT16}) {
+    if (name == conformance::dtype_name(dtype)) return dtype;
+  }
+  throw Failure(kExitUsage,
+                fmt::format("--kv-cache-dtype {}: run recomputes rows over float32, float16 and bfloat16 caches only", name));
+}
+
+}  // namespace
+
+std::unique_ptr<LayerKind> LayerKind::make(const KindSpec& spec, const LayerOptions& options) {
+  Group::Options group_options;
+  group_options.problem = spec.problem;
+  group_options.limits = options.limits;
+  group_options.device = options.device;
+  group_options.label = spec.label;
+  Group group(*options.place->runtime, group_options);
+  if (group.info().is_mla) return std::make_unique<MlaLayers>(spec, options, std::move(group));
+  return std::make_unique<PlainLayers>(spec, options, std::move(group));
+}
+
+LayerKind::LayerKind(const KindSpec& spec, const LayerOptions& options, Group group)
+    : spec_(spec),
+      options_(options),
+      group_(std::move(group)),
+      info_(group_.info()),
+      cache_dtype_(cache_dtype_of(info_.kv_cache_dtype)) {}
+
+std::string LayerKind::backends() const {
+  const std::string prefill = info_.backend;
+  return prefill == info_.decode_backend ? prefill : prefill + " + " + info_.decode_backend;
+}
+
+void LayerKind::attach(const anyattn_kv_pool* pool, uint32_t pool_group) {
+  pool_group_ = pool_group;
+  caches_.resize(spec_.num_layers);
+  for (uint32_t layer = 0; layer < spec_.num_layers; ++layer) {
+    caches_[layer].struct_size = ANYATTN_CACHE_SIZE;
+    anyattn::check(anyattn_kv_pool_layer_cache, pool, pool_group, layer, &caches_[layer]);
+  }
+}
+
+void LayerKind::update(const StepBatch& batch, AttentionTimer& timer) {
+  const auto update_part = [&](uint32_t part) {
+    const anyattn_batch slice = batch.batch(pool_group_, part);
+    timer.measure([&] { group_.update(part, slice); });
+  };
+  if (!info_.needs_split) return update_part(ANYATTN_PHASE_BOTH);
+  if (batch.split().num_decode_tokens > 0) update_part(ANYATTN_PHASE_DECODE);
+  if (batch.split().num_prefill_tokens > 0) update_part(ANYATTN_PHASE_PREFILL);
+}
+
+void LayerKind::draw_rows(const StepBatch& batch, uint32_t first_token, uint32_t num_tokens, uint64_t what, uint32_t layer,
+                          float amplitude, size_t count, const DeviceBuffer& buffer) const {
+  const uint32_t type = dtype();
+  const size_t row_bytes = count * dtype_bytes();
+  place().runtime->parallel_for(num_tokens, 8, [&](uint64_t begin, uint64_t end, uint32_t) {
+    std::vector<float> row(type == ANYATTN_DTYPE_FLOAT32 ? 0 : count);
+    for (uint64_t t = begin; t < end; ++t) {
+      const uint64_t key = row_key(what, layer, batch.token_ids()[first_token + t], batch.positions()[first_token + t]);
+      char* out = buffer.host<char>() + t * row_bytes;
+      if (type == ANYATTN_DTYPE_FLOAT32) {
+        draw_uniform(key, amplitude, count, reinterpret_cast<float*>(out));
+        continue;
+      }
+      draw_uniform(key, amplitude, count, row.data());
+      store_values(type, row.data(), count, out);
+    }
+  });
+  buffer.upload(num_tokens * row_bytes);
+}
+
+void LayerKind::redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t count,
+                           bool stored, float* out) const {
+  draw_uniform(row_key(what, layer, token_id, position), amplitude, count, out);
+  const auto round_to = [&](uint32_t type) {
+    if (type == ANYATTN_DTYPE_FLOAT32) return;
+    for (size_t i = 0; i < count; ++i) out[i] = conformance::rounded(type, out[i]);
+  };
+  round_to(dtype());
+  if (stored && cache_dtype_ != dtype()) round_to(cache_dtype_);
+}
+
+void store_values(uint32_t dtype, const float* from, size_t count, void* to) {
+  if (dtype == ANYATTN_DTYPE_FLOAT32) {
+    std::memcpy(to, from, count * sizeof(float));
+    return;
+  }
+  const size_t width = conformance::dtype_bytes(dtype);
+  for (size_t i = 0; i < count; ++i) conformance::store_element(dtype, static_cast<char*>(to) + i * width, from[i]);
+}
+
+void load_values(uint32_t dtype, const void* from, size_t count, float* to) {
+  if (dtype == ANYATTN_DTYPE_FLOAT32) {
+    std::memcpy(to, from, count * sizeof(float));
+    return;
+  }
+  const size_t width = conformance::dtype_bytes(dtype);
+  for (size_t i = 0; i < count; ++i) to[i] = conformance::load_element(dtype, static_cast<const char*>(from) + i * width);
+}
+
+float query_amplitude(double softmax_scale, uint32_t head_size) {
+  // The product of two uniforms in [-a, a) and [-1, 1) has variance a^2 / 9.
+  return static_cast<float>(6.0 / (softmax_scale * std::sqrt(static_cast<double>(head_size))));
+}
+
+Reference reference_row(const Runtime& runtime, const HeadShape& shape, const RowRules& rules, int64_t position,
+                        int64_t num_keys, const float* q, const KeyReader& keys, uint32_t q_dtype) {
+  // With one kv head the query heads are dealt, else the kv heads with their query heads.
+  const bool deal_q = shape.num_kv_heads == 1;
+  const int units = deal_q ? shape.num_q_heads : shape.num_kv_heads;
+  const int parts = std::min<int>(units, static_cast<int>(runtime.num_workers()));
+  std::vector<Reference> results(static_cast<size_t>(parts));
+  runtime.parallel_for(static_cast<uint64_t>(parts), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+    for (uint64_t part = begin; part < end; ++part) {
+      const int first = units * static_cast<int>(part) / parts;
+      const int count = units * (static_cast<int>(part) + 1) / parts - first;
+      const int group = shape.num_q_heads / shape.num_kv_heads;
+      const int first_q = deal_q ? first : first * group;
+      HeadShape own = shape;
+      own.num_q_heads = deal_q ? count : count * group;
+      own.num_kv_heads = deal_q ? 1 : count;
+      RowRules own_rules = rules;
+      const auto heads = [&](std::span<const float> all) {
+        return all.empty() ? all : all.subspan(static_cast<size_t>(first_q), static_cast<size_t>(own.num_q_heads));
+      };
+      own_rules.alibi_slopes = heads(rules.alibi_slopes);
+      own_rules.sinks = heads(rules.sinks);
+      const auto slice = [&](const std::function<void(int64_t, float*)>& read, int width) {
+        std::vector<float> row(static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(width));
+        return [&read, row, width, count, first, deal_q](int64_t key, float* into) mutable {
+          if (deal_q) return read(key, into);
+          read(key, row.data());
+          std::copy_n(row.data() + static_cast<ptrdiff_t>(first) * width, static_cast<ptrdiff_t>(count) * width, into);
+        };
+      };
+      const KeyReader own_keys{slice(keys.key, shape.head_size), slice(keys.value, shape.head_size_v)};
+      const float* own_q = q + static_cast<ptrdiff_t>(first_q) * shape.head_size;
+      conformance::attend_row(own, own_rules, position, num_keys, own_q, own_keys, q_dtype, &results[part]);
+    }
+  });
+  Reference row;
+  for (const Reference& part : results) {
+    row.exact.insert(row.exact.end(), part.exact.begin(), part.exact.end());
+    row.naive.insert(row.naive.end(), part.naive.begin(), part.naive.end());
+    row.exact_lse.insert(row.exact_lse.end(), part.exact_lse.begin(), part.exact_lse.end());
+    row.naive_lse.insert(row.naive_lse.end(), part.naive_lse.begin(), part.naive_lse.end());
+    row.max_score = std::max(row.max_score, part.max_score);
+    row.max_value = std::max(row.max_value, part.max_value);
+  }
+  return row;
+}
+
+RowCheck judge_row(const Reference& reference, const void* values, uint32_t out_dtype, const std::string& who) {
+  std::vector<float> got(reference.exact.size());
+  load_values(out_dtype, values, got.size(), got.data());
+  const double bound = conformance::bound_of(reference, out_dtype).out;
+  const conformance::Comparison comparison = conformance::compare(got, reference.exact, bound, "out");
+  return {comparison.ratio, comparison.ok() ? "" : who + ": " + comparison.failure};
+}
+
+}  // namespace anyattn::tools

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run has measured, as JSON for scripts and as tables for people. Included by run and its tests.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "anyattn/kv_pool.h"
+#include "common/terminal.h"
+#include "serving/row_checks.h"
+
+namespace anyattn::tools {
+
+struct KindReport {
+  std::string layer_kind;
+  std::string backend;
+  std::string plugin;
+  std::string kv_cache_dtype;
+  uint32_t layers = 0;
+  uint32_t block_size = 0;
+  double attention_s = 0;
+  double flops = 0;
+  double bytes = 0;
+};
+
+struct RunReport {
+  std::string model, trace, device, dtype;
+  uint64_t seed = 0;
+  bool interrupted = false;
+  uint64_t requests_wanted = 0, requests_done = 0, requests_skipped = 0;
+  uint64_t prefill_tokens = 0, decode_tokens = 0, preemptions = 0;
+  std::vector<double> step_ms;
+  double virtual_s = 0;    // the clock that admits requests: step times and the waits between
+  double busy_s = 0;       // step times alone
+  double attention_s = 0;  // of them in metadata updates, cache updates and attention
+  double draw_s = 0;       // making up inputs, MLA's projections among them; no part of a step's time
+  double verify_s = 0;     // recomputing rows; likewise
+  anyattn_kv_pool_stats kv{};
+  std::vector<KindReport> kinds;
+  CheckTally checks;
+};
+
+// Nearest-rank percentile of unsorted values; 0 for none. share in (0, 1].
+double percentile(std::vector<double> values, double share);
+
+nlohmann::ordered_json report_json(const RunReport& report);
+std::string report_text(const RunReport& report, const Terminal& terminal);
+
+}  // namespace anyattn::tools
