@@ -175,6 +175,26 @@ Verb add_run(CLI::App& app) {
   return [options] { return run(*options); };
 }
 
+Verb add_check(CLI::App& app) {
+  CLI::App* verb = app.add_subcommand("check", "Is a backend right? The conformance cases, without the core in between");
+  auto options = std::make_shared<CheckOptions>();
+  verb->add_option("subject", options->subject, "a plugin file, or the name of a backend that 'list' shows")
+      ->type_name("FILE|BACKEND")
+      ->required();
+  verb->add_option("--case", options->one_case, "one case only, as a failing one prints itself")->type_name("TEXT");
+  verb->add_option("--stories", options->stories, "q, k and v of a real model, as stories_reference.py --attention writes them")
+      ->type_name("FILE");
+  verb->add_option("--provider", options->provider, "a plugin file with the device provider, for devices other than the cpu")
+      ->type_name("FILE");
+  add_target(*verb, options->target);
+  add_common(*verb, options->common);
+  verb->footer(
+      footer("  anyattn check CPU_ATTN\n"
+             "  anyattn check ./anyattn_acme.so --dtype bfloat16 --json report.json\n"
+             "  anyattn check CPU_ATTN --case \"paged float32 q=4 kv=2 d=64 lens=1/17,5/40 window=7\"\n"));
+  return [options] { return check_backend(*options); };
+}
+
 Verb add_bench(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("bench", "What the runtime itself costs a call, and the chosen backend on a few shapes");
   auto options = std::make_shared<BenchOptions>();
@@ -226,8 +246,8 @@ int dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", anyattn_version());
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
-  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_generate(app), add_run(app),
-                                   add_bench(app), add_config(app),  add_doctor(app)};
+  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_run(app),    add_generate(app),
+                                   add_check(app), add_bench(app),   add_config(app), add_doctor(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());

@@ -56,6 +56,7 @@ struct CheckOptions {
   TargetOptions target;
   std::string subject;   // a plugin file, or a backend's name
   std::string provider;  // a plugin file with the provider of the device, where the checked one has none
+  std::string stories;   // a dump of the small model's q, k and v; empty: cases with it are skipped
   std::string one_case;  // --case, as a failing case prints itself; empty: all
 };
 int check_backend(const CheckOptions& options);

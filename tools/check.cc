@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// anyattn check: the conformance cases on one plugin file or one backend, without the core in between.
+#include <fmt/format.h>
+
+#include <anyattn/conformance/conformance.h>
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "common/interrupt.h"
+#include "common/json_text.h"
+#include "common/nearest.h"
+#include "common/runtime.h"
+#include "common/table.h"
+#include "verbs.h"
+
+namespace anyattn::tools {
+namespace {
+
+namespace kit = anyattn::conformance;
+using nlohmann::ordered_json;
+
+struct Subject {
+  std::string path;
+  std::string backend;  // empty: all of the file
+};
+
+// A path has a slash or ends in .so; everything else is a backend's name, found as the configuration says.
+Subject find_subject(const CheckOptions& options) {
+  const bool is_path = options.subject.find('/') != std::string::npos || options.subject.ends_with(".so");
+  if (is_path) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::canonical(options.subject, error);
+    if (error) throw Failure(kExitUsage, fmt::format("{}: {}", options.subject, error.message()));
+    return {path.string(), ""};
+  }
+  const ordered_json listing = parse(open_runtime(options.common.config_file, "").list());
+  std::vector<std::string> names;
+  for (const ordered_json& backend : listing.at("backends")) {
+    const std::string name = text_of(backend, "name");
+    if (name == options.subject && text_of(backend, "overridden_by").empty()) return {text_of(backend, "path"), name};
+    names.push_back(name);
+  }
+  const std::string close = nearest(options.subject, names);
+  throw Failure(kExitUsage,
+                fmt::format("no backend '{}'{}; there are: {}; a plugin file is named by its path", options.subject,
+                            close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(names, ", ")));
+}
+
+// The kit's own host has the CPU's memory only, and its cases store k and v as they come.
+void require_what_the_kit_has(const CheckOptions& options) {
+  const TargetOptions& target = options.target;
+  if (target.device != "auto" && !target.device.starts_with("cpu")) {
+    throw Failure(kExitFailed, fmt::format("--device {}: the conformance kit runs on the cpu so far", target.device));
+  }
+  if (!options.provider.empty()) {
+    throw Failure(kExitUsage, fmt::format("--provider {}: the cpu needs no device provider", options.provider));
+  }
+  if (!target.backend.empty()) throw Failure(kExitUsage, "--backend: name the backend itself, as in 'anyattn check CPU_ATTN'");
+  const std::string& format = target.kv_cache_dtype;
+  const bool plain = format.empty() || format == "auto" || format == target.dtype;
+  if (!plain) {
+    throw Failure(kExitUsage,
+                  fmt::format("--kv-cache-dtype {}: the cases' caches have the dtype of their queries; allowed: auto, "
+                              "or the same as --dtype",
+                              format));
+  }
+}
+
+// The grid in another dtype or block size only; empty: the whole grid as it is.
+std::vector<std::string> narrowed_cases(const TargetOptions& target) {
+  if (target.dtype.empty() && target.block_size == 0) return {};
+  std::set<std::string> seen;
+  std::vector<std::string> texts;
+  for (kit::Case c : kit::all_cases(kit::Grid::kSmall)) {
+    const bool paged = c.kind == kit::Kind::kPaged || c.kind == kit::Kind::kMlaDecode || c.kind == kit::Kind::kMlaPrefill;
+    if (c.dtype != dtype_of(target.dtype, c.dtype)) continue;
+    // A table written out counts blocks of its own size.
+    if (target.block_size != 0 && (!paged || !c.table.empty())) continue;
+    if (c.cp_world_size > 0 && target.block_size % static_cast<uint32_t>(c.cp_interleave) != 0) continue;
+    if (target.block_size != 0) c.block_size = static_cast<int>(target.block_size);
+    const std::string text = kit::case_text(c);
+    if (seen.insert(text).second) texts.push_back(text);
+  }
+  return texts;
+}
+
+struct Interrupted {};
+
+// Keeps what is done, shows a moving line on a terminal, and is where Ctrl-C is noticed.
+class Progress {
+ public:
+  explicit Progress(bool moving) : moving_(moving) {}
+  void operator()(const kit::CaseResult& result) {
+    done_.push_back(result);
+    if (moving_) fmt::print(stderr, "\r{} cases", done_.size());
+    if (interrupted()) throw Interrupted{};
+  }
+  void end_line() const {
+    if (moving_ && !done_.empty()) fmt::print(stderr, "\r\x1b[K");
+  }
+  // The report of a run that was stopped.
+  kit::Report so_far(const Subject& subject) const {
+    kit::BackendReport backend;
+    backend.backend = subject.backend.empty() ? "stopped early" : subject.backend;
+    backend.cases = done_;
+    kit::Report report;
+    report.path = subject.path;
+    report.backends.push_back(std::move(backend));
+    return report;
+  }
+
+ private:
+  bool moving_;
+  std::vector<kit::CaseResult> done_;
+};
+
+kit::Report run_kit(const Subject& subject, kit::Options asked, bool moving) {
+  Progress progress(moving);
+  asked.progress = [&](const kit::CaseResult& result) { progress(result); };
+  kit::Report report;
+  try {
+    report = kit::run(subject.path, asked);
+  } catch (const Interrupted&) {
+    report = progress.so_far(subject);
+  }
+  progress.end_line();
+  return report;
+}
+
+void print(const kit::Report& report) {
+  std::ostringstream text;
+  kit::print_report(report, false, text);
+  std::string line;
+  for (std::istringstream lines(text.str()); std::getline(lines, line);) fmt::print("{}\n", printable(line));
+}
+
+}  // namespace
+
+int check_backend(const CheckOptions& options) {
+  const JsonOutput output(options.common.json);
+  require_what_the_kit_has(options);
+  const Subject subject = find_subject(options);
+  kit::Options asked;
+  asked.backend = subject.backend;
+  asked.stories_file = options.stories;
+  asked.case_texts = narrowed_cases(options.target);
+  if (!options.one_case.empty()) {
+    try {
+      asked.case_texts = {kit::case_text(kit::parse_case(options.one_case))};
+    } catch (const kit::CaseError& error) {
+      throw Failure(kExitUsage, fmt::format("--case: {}", error.what()));
+    }
+  }
+  catch_interrupt();
+  const kit::Report report = run_kit(subject, std::move(asked), output.table() && terminal_of(2).interactive);
+  if (output.table()) print(report);
+  std::ostringstream json;
+  kit::write_json(report, json);
+  output.write(parse(json.str()));
+  if (interrupted()) return kExitInterrupted;
+  return report.ok() ? kExitOk : kExitFailed;
+}
+
+}  // namespace anyattn::tools
