@@ -183,7 +183,7 @@ void Registry::insert(const SlotPtr& slot, const Key& key) {
   slot->uses.try_emplace(key, std::make_shared<int>(0));
   if (stack.empty()) {
     stack.push_back(slot);
-    log::info(fmt::format("registry: {} belongs to {} ({})", describe(key), id, slot->candidate.path));
+    log::debug(fmt::format("registry: {} belongs to {} ({})", describe(key), id, slot->candidate.path));
   } else if (may_override(key.name, id)) {
     log::info(fmt::format("registry: {} belongs to {} ({}) now, which overrides {}", describe(key), id, slot->candidate.path,
                           stack.back()->candidate.id));
