@@ -277,7 +277,8 @@ int dispatch(int argc, char** argv) {
     return usage_error(who, error.what());
   }
   try {
-    const int code = verbs[parser - parsers.begin()]();
+    const auto asked = std::find_if(parsers.begin(), parsers.end(), [](const CLI::App* verb) { return verb->parsed(); });
+    const int code = verbs.at(static_cast<size_t>(asked - parsers.begin()))();
     if (std::fflush(stdout) != 0) throw Failure(kExitFailed, fmt::format("standard output: {}", std::strerror(errno)));
     return code;
   } catch (const Failure& failure) {
