@@ -5,7 +5,7 @@
 
 #include "anyattn/backend.h"
 #include "anyattn/util.h"
-#include "api/checks.h"
+#include "api/tensor_check.h"
 
 namespace anyattn::api {
 namespace {
@@ -24,32 +24,13 @@ struct Array {
   const char* feature;
 };
 
-int32_t check_start_loc(const Expected& expected, const char* field, const int32_t* start_loc, const anyattn_batch& batch,
-                        uint32_t max_len, anyattn_error* error) {
-  if (start_loc[0] != 0) {
-    return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "%s: update: %s begins with %d; it begins with 0",
-                             expected.who.c_str(), field, start_loc[0]);
-  }
-  for (uint32_t i = 0; i < batch.num_reqs; ++i) {
-    const int64_t rows = static_cast<int64_t>(start_loc[i + 1]) - start_loc[i];
-    if (rows < 0 || rows > max_len) {
-      return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "%s: update: %s gives request %u %lld rows; allowed: 0 to %u",
-                               expected.who.c_str(), field, i, static_cast<long long>(rows), max_len);
-    }
-  }
-  return ANYATTN_OK;
-}
-
 int32_t check_lengths(const Expected& expected, bool sees_decode, const int32_t* query_start_loc, const int32_t* seq_lens,
                       const anyattn_batch& batch, anyattn_error* error) {
   const char* who = expected.who.c_str();
-  if (const int32_t status = check_start_loc(expected, "query_start_loc", query_start_loc, batch, batch.max_query_len, error)) {
+  const Call call{expected, "update", error};
+  if (const int32_t status =
+          check_start_loc(call, "query_start_loc", query_start_loc, batch.num_reqs, batch.max_query_len, batch.num_tokens)) {
     return status;
-  }
-  const int32_t rows = query_start_loc[batch.num_reqs];
-  if (static_cast<uint32_t>(rows) > batch.num_tokens) {
-    return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "%s: update: query_start_loc ends at %d; num_tokens is %u", who,
-                             rows, batch.num_tokens);
   }
   int32_t uniform = 0;  // rows of the first request that has any
   for (uint32_t i = 0; i < batch.num_reqs; ++i) {
@@ -134,7 +115,8 @@ int32_t check_batch(const Expected& expected, uint32_t part, const anyattn_batch
   if (!query_start_loc || !seq_lens) return ANYATTN_OK;
   if (const int32_t status = check_lengths(expected, sees_decode, query_start_loc, seq_lens, batch, error)) return status;
   if (expected.is_paged || !expected.host_memory) return ANYATTN_OK;
-  return check_start_loc(expected, "key_start_loc", batch.key_start_loc, batch, batch.max_seq_len, error);
+  return check_start_loc({expected, "update", error}, "key_start_loc", batch.key_start_loc, batch.num_reqs, batch.max_seq_len,
+                         INT32_MAX);
 }
 
 }  // namespace anyattn::api

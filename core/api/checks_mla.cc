@@ -44,6 +44,12 @@ int32_t check_context_gather(const Expected& expected, const PartState& part, co
         expected.who.c_str(), chunk.num_reqs, chunk.num_rows, chunk.max_rows, static_cast<const void*>(chunk.row_start_loc),
         static_cast<const void*>(chunk.context_start), part.num_reqs);
   }
+  if (expected.host_memory) {
+    if (const int32_t status =
+            check_start_loc(call, "row_start_loc", chunk.row_start_loc, chunk.num_reqs, chunk.max_rows, chunk.num_rows)) {
+      return status;
+    }
+  }
   const uint32_t dtype = expected.new_kv_dtype;
   if (const int32_t status = check_tensor(call, "kv_c", args.kv_c, dtype, {chunk.num_rows, expected.kv_lora_rank}))
     return status;
@@ -83,6 +89,16 @@ int32_t check_mha(const Expected& expected, const anyattn_mha_args& args, anyatt
     return status;
   if (const int32_t status = check_tensor(call, "out", args.out, expected.out_dtype, {rows, heads, expected.v_head_dim})) {
     return status;
+  }
+  if (expected.host_memory && args.num_reqs > 0) {
+    if (const int32_t status =
+            check_start_loc(call, "query_start_loc", args.query_start_loc, args.num_reqs, args.max_query_len, rows)) {
+      return status;
+    }
+    if (const int32_t status =
+            check_start_loc(call, "key_start_loc", args.key_start_loc, args.num_reqs, args.max_key_len, args.k.shape[0])) {
+      return status;
+    }
   }
   if (const int32_t status = check_lse(call, args.lse, args.lse_base, rows)) return status;
   return check_scratch(call, args.scratch);

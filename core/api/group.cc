@@ -35,7 +35,7 @@ GroupRequest make_request(Runtime& runtime, const anyattn_group_options& options
   }
   const device::DeviceId id{request.decision->device_kind, request.decision->device_ordinal};
   request.provider = &runtime.provider(id);
-  request.facts = &runtime.devices().facts(id);
+  request.facts = &runtime.facts(id);
   request.scratch = &runtime.scratch(id);
   ErrorBuffer error;
   const int32_t status = loader::call({"provider", "set_current"}, error.get(), request.provider->set_current, id.ordinal);

@@ -35,6 +35,7 @@ class Runtime {
   // Devices with the providers of every plugin.
   device::Devices& devices();
   const anyattn_device_provider& provider(device::DeviceId id);
+  const anyattn_device_facts& facts(device::DeviceId id) const { return devices_.facts(id); }
   memory::Scratch& scratch(device::DeviceId id);
   // No scratch grows from here on, on any device.
   void lock_memory();

@@ -80,6 +80,26 @@ int32_t refuse_surplus(const Call& call, const char* name, const char* feature) 
       call.expected.who.c_str(), call.function, name, feature);
 }
 
+int32_t check_start_loc(const Call& call, const char* name, const int32_t* start_loc, uint32_t num_reqs, uint32_t max_len,
+                        int64_t max_rows) {
+  const char* who = call.expected.who.c_str();
+  if (start_loc[0] != 0) {
+    return anyattn_error_set(call.error, ANYATTN_INVALID_ARGUMENT, "%s: %s: %s begins with %d; it begins with 0", who,
+                             call.function, name, start_loc[0]);
+  }
+  for (uint32_t i = 0; i < num_reqs; ++i) {
+    const int64_t rows = static_cast<int64_t>(start_loc[i + 1]) - start_loc[i];
+    if (rows < 0 || rows > max_len) {
+      return anyattn_error_set(call.error, ANYATTN_INVALID_ARGUMENT,
+                               "%s: %s: %s gives request %u %" PRId64 " rows; allowed: 0 to %u", who, call.function, name, i,
+                               rows, max_len);
+    }
+  }
+  if (start_loc[num_reqs] <= max_rows) return ANYATTN_OK;
+  return anyattn_error_set(call.error, ANYATTN_INVALID_ARGUMENT, "%s: %s: %s ends at %d; there are %" PRId64 " rows", who,
+                           call.function, name, start_loc[num_reqs], max_rows);
+}
+
 int32_t refuse_cache(const Call& call, const anyattn_cache& cache) {
   const Expected& expected = call.expected;
   const char* who = expected.who.c_str();

@@ -28,6 +28,11 @@ inline bool is_given(const anyattn_tensor& tensor) { return tensor.data != nullp
 [[gnu::cold]] int32_t refuse_missing(const Call& call, const char* name, const char* feature);
 [[gnu::cold]] int32_t refuse_surplus(const Call& call, const char* name, const char* feature);
 
+// Offsets [num_reqs + 1] that the host can read: begin with 0, never fall, at most max_len rows a request and max_rows in all. A
+// wrong one would send a kernel outside its tensors.
+int32_t check_start_loc(const Call& call, const char* name, const int32_t* start_loc, uint32_t num_reqs, uint32_t max_len,
+                        int64_t max_rows);
+
 // ANYATTN_OK where the tensor is there with this dtype and these dims (kAnySize: any) on the group's device.
 template <int N>
 inline int32_t check_tensor(const Call& call, const char* name, const anyattn_tensor& tensor, uint32_t dtype,

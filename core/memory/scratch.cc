@@ -52,22 +52,23 @@ struct Scratch::State : std::enable_shared_from_this<Scratch::State> {
   void give_back(const void* key);
 };
 
-namespace {
-
 // Hands this thread's blocks back when it ends, so that an engine that starts threads anew does not pile blocks up.
-class ThreadBlocks {
+class Scratch::ThreadBlocks {
  public:
   ~ThreadBlocks() {
-    for (const auto& give_back : returns_) give_back(this);
+    for (const std::weak_ptr<State>& weak : states_) {
+      if (const auto state = weak.lock()) state->give_back(this);
+    }
   }
-  void at_exit(std::function<void(const void* key)> give_back) { returns_.push_back(std::move(give_back)); }
+  void belongs_to(const std::shared_ptr<State>& state) {
+    std::erase_if(states_, [](const std::weak_ptr<State>& weak) { return weak.expired(); });
+    states_.push_back(state);
+  }
 
  private:
-  std::vector<std::function<void(const void*)>> returns_;
+  std::vector<std::weak_ptr<State>> states_;
 };
-thread_local ThreadBlocks thread_blocks;
-
-}  // namespace
+thread_local Scratch::ThreadBlocks Scratch::thread_blocks_;
 
 Scratch::Scratch(const anyattn_device_provider& provider, device::DeviceId id, LogLine log)
     : state_(std::make_shared<State>()) {
@@ -133,7 +134,7 @@ int32_t Scratch::State::lend_slowly(void* stream, uint64_t bytes, void** block, 
                              "scratch of %s: %" PRIu64 " bytes asked for, %" PRIu64 " were reserved", kind.c_str(), bytes,
                              reserved);
   }
-  const void* key = per_thread ? static_cast<const void*>(&thread_blocks) : stream;
+  const void* key = per_thread ? static_cast<const void*>(&thread_blocks_) : stream;
   auto at = current.find(key);
   if (at == current.end() || at->second.bytes() < bytes) {
     if (is_locked && has_graphs) {
@@ -154,11 +155,7 @@ int32_t Scratch::State::lend_slowly(void* stream, uint64_t bytes, void** block, 
     }
     if (at == current.end()) {
       at = current.emplace(key, std::move(fresh)).first;
-      if (per_thread) {
-        thread_blocks.at_exit([weak = weak_from_this()](const void* ended) {
-          if (const auto state = weak.lock()) state->give_back(ended);
-        });
-      }
+      if (per_thread) thread_blocks_.belongs_to(shared_from_this());
     } else {
       std::swap(at->second, fresh);
       if (!per_thread) replaced.push_back(std::move(fresh));

@@ -36,6 +36,8 @@ class Scratch {
 
  private:
   struct State;
+  class ThreadBlocks;
+  static thread_local ThreadBlocks thread_blocks_;
   std::shared_ptr<State> state_;
 };
 

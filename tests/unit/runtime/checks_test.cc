@@ -72,7 +72,7 @@ TEST_CASE("update_refuses_batches_beyond_limits_and_features") {
       {"start", [](Step& s) { s.query_start_loc[0] = 1; }, "query_start_loc begins with 1"},
       {"falling", [](Step& s) { s.query_start_loc[2] = 0; }, "query_start_loc gives request 1 -1 rows"},
       {"long query", [](Step& s) { s.query_start_loc[3] = 4; }, "query_start_loc gives request 2 2 rows; allowed: 0 to 1"},
-      {"end", [](Step& s) { s.batch.num_tokens = 2; }, "query_start_loc ends at 3; num_tokens is 2"},
+      {"end", [](Step& s) { s.batch.num_tokens = 2; }, "query_start_loc ends at 3; there are 2 rows"},
       {"length", [](Step& s) { s.seq_lens[1] = 21; }, "seq_lens[1] is 21; allowed: 0 to max_seq_len 20"},
       {"negative length", [](Step& s) { s.seq_lens[2] = -1; }, "seq_lens[2] is -1"},
       {"size", [](Step& s) { s.batch.struct_size = 0; }, "struct_size is 0"},
@@ -346,4 +346,122 @@ TEST_CASE("kv_cache_update_refuses_args_that_do_not_match_the_problem") {
   Step step(fake::info_of(group.get()), 3);
   step.update.slot_mapping = step.keep(step.slots.rows(0, 2));
   CHECK(answer(anyattn_group_kv_cache_update, group.get(), &step.update).text == "");
+}
+
+TEST_CASE("mla_calls_refuse_args_that_do_not_match_the_problem") {
+  fake::reset_backend();
+  fake::GroupMaker maker;
+  auto problem = fake::mla_problem();
+  const auto group = maker.make(problem.view(), {fake::mla_backend()}, "mla");
+  const anyattn_group_info info = fake::info_of(group.get());
+  Step step(info, 2);
+  const auto update = [&](uint32_t part) { return answer(anyattn_group_update, group.get(), part, &step.batch, nullptr).text; };
+  anyattn_mqa_args mqa{};
+  mqa.struct_size = ANYATTN_MQA_ARGS_SIZE;
+  mqa.softmax_scale = 0.1;
+  const auto mqa_text = [&] { return answer(anyattn_group_forward_mqa, group.get(), &mqa).text; };
+  CHECK(mqa_text().find("forward_mqa: this part has no batch") != std::string::npos);
+  anyattn_batch empty{};
+  empty.struct_size = ANYATTN_BATCH_SIZE;
+  REQUIRE(anyattn_group_update(group.get(), ANYATTN_PHASE_DECODE, &empty, nullptr, nullptr) == ANYATTN_OK);
+  CHECK(mqa_text().find("the decode part has no rows in this step; skip the call") != std::string::npos);
+  REQUIRE(update(ANYATTN_PHASE_DECODE) == "");
+  const Tensor q_latent(memory, kFloat, {2, 4, 512}), q_pe(memory, kFloat, {2, 4, 64}), narrow(memory, kFloat, {2, 4, 32});
+  CHECK(mqa_text().find("q_latent is missing; wanted: [2, 4, 512]") != std::string::npos);
+  mqa.q_latent = q_latent;
+  mqa.q_pe = narrow;
+  CHECK(mqa_text().find("q_pe is [2, 4, 32]; wanted: [2, 4, 64]") != std::string::npos);
+  mqa.q_pe = q_pe;
+  mqa.out = q_pe;
+  CHECK(mqa_text().find("out is [2, 4, 64]; wanted: [2, 4, 512]") != std::string::npos);
+  mqa.out = q_latent;
+  CHECK(mqa_text().find("cache is missing") != std::string::npos);
+  mqa.cache = &step.cache;
+  CHECK(mqa_text() == "");
+
+  REQUIRE(update(ANYATTN_PHASE_PREFILL) == "");
+  int32_t row_start_loc[3] = {0, 3, 5};
+  const int32_t context_start[2] = {0, 0};
+  anyattn_context_chunk chunk{ANYATTN_CONTEXT_CHUNK_SIZE, 3, 5, 3, row_start_loc, context_start};
+  anyattn_context_gather_args gather{};
+  gather.struct_size = ANYATTN_CONTEXT_GATHER_ARGS_SIZE;
+  gather.cache = &step.cache;
+  const Tensor kv_c(memory, kFloat, {5, 512}), k_pe(memory, kFloat, {5, 64});
+  gather.kv_c = kv_c;
+  gather.k_pe = k_pe;
+  const auto gather_text = [&] { return answer(anyattn_group_context_gather, group.get(), &chunk, &gather).text; };
+  CHECK(gather_text().find("the chunk has num_reqs 3") != std::string::npos);
+  chunk.num_reqs = 2;
+  row_start_loc[1] = 4;
+  CHECK(gather_text().find("row_start_loc gives request 0 4 rows; allowed: 0 to 3") != std::string::npos);
+  row_start_loc[1] = 3;
+  row_start_loc[2] = 6;
+  CHECK(gather_text().find("row_start_loc ends at 6; there are 5 rows") != std::string::npos);
+  row_start_loc[2] = 5;
+  CHECK(gather_text() == "");
+
+  int32_t query_start_loc[2] = {0, 4};
+  int32_t key_start_loc[2] = {0, 6};
+  anyattn_mha_args mha{};
+  mha.struct_size = ANYATTN_MHA_ARGS_SIZE;
+  mha.softmax_scale = 0.1;
+  mha.num_reqs = 1;
+  mha.max_query_len = 4;
+  mha.max_key_len = 6;
+  mha.query_start_loc = query_start_loc;
+  mha.key_start_loc = key_start_loc;
+  const Tensor q(memory, kFloat, {4, 4, 192}), k(memory, kFloat, {6, 4, 192}), v(memory, kFloat, {6, 4, 128}),
+      out(memory, kFloat, {4, 4, 128});
+  mha.q = q;
+  mha.k = k;
+  mha.v = v;
+  mha.out = out;
+  const auto mha_text = [&] { return answer(anyattn_group_forward_mha, group.get(), &mha).text; };
+  CHECK(mha_text() == "");
+  mha.causal = 2;
+  CHECK(mha_text().find("causal 2") != std::string::npos);
+  mha.causal = 1;
+  mha.max_key_len = 257;
+  CHECK(mha_text().find("max_key_len 257") != std::string::npos);
+  mha.max_key_len = 6;
+  key_start_loc[1] = 7;
+  CHECK(mha_text().find("key_start_loc gives request 0 7 rows; allowed: 0 to 6") != std::string::npos);
+  key_start_loc[1] = 6;
+  query_start_loc[0] = 1;
+  CHECK(mha_text().find("query_start_loc begins with 1") != std::string::npos);
+  query_start_loc[0] = 0;
+  mha.v = k;
+  CHECK(mha_text().find("v is [6, 4, 192]; wanted: [6, 4, 128]") != std::string::npos);
+}
+
+TEST_CASE("merge_states_refuses_parts_that_do_not_fit_together") {
+  fake::reset_backend();
+  fake::GroupMaker maker;
+  auto problem = fake::plain_problem();
+  problem.set(ANYATTN_FEATURE_LSE);
+  const auto group = maker.make(problem.view(), {fake::plain_backend()});
+  const Tensor out(memory, kFloat, {3, 8, 64}), other(memory, kFloat, {2, 8, 64}), lse(memory, kFloat, {3, 8});
+  anyattn_state states[2] = {};
+  for (anyattn_state& state : states) state = {ANYATTN_STATE_SIZE, ANYATTN_LSE_NATURAL, out, lse};
+  anyattn_merge_args merge{};
+  merge.struct_size = ANYATTN_MERGE_ARGS_SIZE;
+  merge.out = out;
+  merge.states = states;
+  merge.state_stride = sizeof states[0];
+  const auto text = [&] { return answer(anyattn_group_merge_states, group.get(), &merge).text; };
+  CHECK(text().find("num_states 0") != std::string::npos);
+  merge.num_states = 2;
+  CHECK(text() == "");  // lse may be absent
+  states[1].out = other;
+  CHECK(text().find("states[].out is [2, 8, 64]; wanted: [3, 8, 64]") != std::string::npos);
+  states[1].out = out;
+  states[1].lse_base = 3;
+  CHECK(text().find("states[].lse_base is 3; allowed: 1 (natural), 2 (base 2)") != std::string::npos);
+  states[1].lse_base = ANYATTN_LSE_BASE2;
+  merge.lse = lse;
+  CHECK(text().find("lse_base is 0") != std::string::npos);
+  merge.lse_base = ANYATTN_LSE_BASE2;
+  CHECK(text() == "");
+  merge.state_stride = 100;
+  CHECK(text().find("state_stride 100") != std::string::npos);
 }
