@@ -2,6 +2,7 @@
 // anyattn explain: the problem as understood for each kind of layer, and every candidate with its stage and its reasons.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "anyattn/models.h"
@@ -86,11 +87,11 @@ std::string problem_text(const ordered_json& problem) {
 // "head_size=260; allowed: multiples of 8 up to 256 (pad to 264)".
 std::string reason_text(const ordered_json& reason) {
   const std::string wanted = text_of(reason, "wanted"), allowed = text_of(reason, "allowed"), hint = text_of(reason, "hint");
+  if (wanted.empty() && allowed.empty() && !hint.empty()) return hint;  // a whole sentence
   std::string text = text_of(reason, "field");
   if (!wanted.empty()) text += fmt::format("{}{}", text.empty() ? "" : "=", wanted);
   if (!allowed.empty()) text += fmt::format("{}allowed: {}", text.empty() ? "" : "; ", allowed);
-  if (hint.empty()) return text;
-  return text.empty() ? hint : fmt::format("{} ({})", text, hint);
+  return hint.empty() ? text : fmt::format("{} ({})", text, hint);
 }
 
 Colour colour_of_verdict(const std::string& verdict) {
@@ -134,6 +135,35 @@ void print_layer(const ordered_json& layer, const std::string& model, const Term
   fmt::print("{}", candidates.empty() ? "  no candidate for this device\n" : candidates.render(terminal, 2));
 }
 
+// [{backend, layers}]: how many layers each answer gets, null for nobody.
+ordered_json layers_by_backend(const ordered_json& layers) {
+  ordered_json sums = ordered_json::array();
+  for (const ordered_json& layer : layers) {
+    const auto same =
+        std::find_if(sums.begin(), sums.end(), [&](const ordered_json& sum) { return sum["backend"] == layer["chosen"]; });
+    if (same == sums.end()) {
+      sums.push_back({{"backend", layer["chosen"]}, {"layers", layer["layers"]}});
+    } else {
+      (*same)["layers"] = (*same)["layers"].get<uint32_t>() + layer["layers"].get<uint32_t>();
+    }
+  }
+  return sums;
+}
+
+void print(const ordered_json& answer, const std::string& model) {
+  const Terminal terminal = terminal_of(1);
+  for (const ordered_json& layer : answer["layers"]) {
+    print_layer(layer, model, terminal);
+    fmt::print("\n");
+  }
+  std::vector<std::string> sums;
+  for (const ordered_json& sum : answer["backends"]) {
+    const std::string backend = text_of(sum, "backend");
+    sums.push_back(fmt::format("{} by {}", text_of(sum, "layers"), backend.empty() ? "nobody" : backend));
+  }
+  fmt::print("layers: {}\n", fmt::join(sums, ", "));
+}
+
 }  // namespace
 
 int explain(const ExplainOptions& options) {
@@ -150,13 +180,8 @@ int explain(const ExplainOptions& options) {
     answer["layers"].push_back(explain_layer(runtime, layer, options.target.device));
     all_chosen = all_chosen && !answer["layers"].back().at("chosen").is_null();
   }
-  if (output.table()) {
-    const Terminal terminal = terminal_of(1);
-    for (size_t i = 0; i < answer["layers"].size(); ++i) {
-      if (i > 0) fmt::print("\n");
-      print_layer(answer["layers"][i], question.model, terminal);
-    }
-  }
+  answer["backends"] = layers_by_backend(answer["layers"]);
+  if (output.table()) print(answer, question.model);
   output.write(answer);
   return all_chosen ? kExitOk : kExitFailed;
 }

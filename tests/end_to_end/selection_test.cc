@@ -116,7 +116,8 @@ TEST_CASE("explain_shows_every_kind_of_layer_of_a_model") {
     }
   }
   const Result table = cli({"explain", "--config", config, "--model", "gpt-oss-20b", "--device", "cpu"});
-  for (const char* text : {"sliding", "window_left 127", "sinks", "CPU_ATTN", "CPU_MLA", "refused", "chosen"})
+  for (const char* text :
+       {"sliding", "window_left 127", "sinks", "CPU_ATTN", "CPU_MLA", "refused", "chosen", "layers: 24 by CPU_ATTN"})
     CHECK(contains(table.out, text));
 }
 
@@ -136,6 +137,8 @@ TEST_CASE("explain_refuses_layers_without_a_problem_by_name") {
   CHECK(chosen(layers[0]) == "CPU_ATTN");
   CHECK(chosen(layers[1]) == "");
   CHECK(contains(layers[1]["unsupported"], "linear"));
+  CHECK(result.json()["backends"] ==
+        json::parse(R"([{"backend": "CPU_ATTN", "layers": 12}, {"backend": null, "layers": 36}])"));
 }
 
 TEST_CASE("musts_are_taken_nearest_first_and_say_where_they_come_from") {
