@@ -8,31 +8,9 @@
 namespace anyattn::api {
 namespace {
 
-registry::Stage stage_of(discovery::Stage stage) {
-  switch (stage) {
-    case discovery::Stage::kDiscover:
-      return registry::Stage::kDiscover;
-    case discovery::Stage::kTrust:
-      return registry::Stage::kTrust;
-    case discovery::Stage::kInspect:
-      return registry::Stage::kInspect;
-    case discovery::Stage::kProbe:
-      return registry::Stage::kProbe;
-    case discovery::Stage::kOpen:
-      return registry::Stage::kOpen;
-    case discovery::Stage::kNegotiate:
-      return registry::Stage::kNegotiate;
-    case discovery::Stage::kRegister:
-      return registry::Stage::kRegister;
-    case discovery::Stage::kSupports:
-      return registry::Stage::kSupports;
-  }
-  return registry::Stage::kOpen;
-}
-
 registry::Failure failure_of(const discovery::Skip& skip) {
   registry::Failure failure;
-  failure.stage = stage_of(skip.stage);
+  failure.stage = skip.stage;
   failure.status = skip.status;
   failure.plugin = skip.plugin;
   failure.path = skip.path;

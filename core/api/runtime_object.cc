@@ -39,11 +39,7 @@ uint32_t thread_count(uint32_t wanted) {
   return wanted != 0 ? wanted : device::cpu_facts().num_cores;
 }
 
-// The loader has put the plugin's name in front already.
-void log_of_plugin(void*, int32_t level, const char* text) {
-  const bool is_known = level >= ANYATTN_LOG_DEBUG && level <= ANYATTN_LOG_ERROR;
-  log::write(is_known ? static_cast<log::Level>(level) : log::Level::kInfo, text ? text : "");
-}
+void log_of_plugin(void*, int32_t level, const char* text) { log::write_plugin(level, text); }
 
 int32_t parallel_for(void* context, uint64_t count, uint64_t grain, anyattn_range_fn fn, void* argument) {
   return static_cast<device::ThreadPool*>(context)->parallel_for(count, grain, fn, argument);

@@ -82,10 +82,9 @@ void write(Level level, std::string_view text) {
   }
 }
 
-void write_plugin(int32_t level, std::string_view who, std::string_view text) {
+void write_plugin(int32_t level, const char* text) {
   const bool known = level >= ANYATTN_LOG_DEBUG && level <= ANYATTN_LOG_ERROR;
-  const Level ours = known ? static_cast<Level>(level) : Level::kInfo;
-  if (enabled(ours)) write(ours, std::string(who) + ": " + std::string(text));
+  write(known ? static_cast<Level>(level) : Level::kInfo, text ? text : "");
 }
 
 void set_sink(Sink sink) {

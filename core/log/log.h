@@ -3,6 +3,7 @@
 // Included by every part of the core. A leaf: knows no configuration and no plugin; never called on the hot path.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -28,8 +29,9 @@ inline void info(std::string_view text) { write(Level::kInfo, text); }
 inline void warning(std::string_view text) { write(Level::kWarning, text); }
 inline void error(std::string_view text) { write(Level::kError, text); }
 
-// What plugins log: level is ANYATTN_LOG_* (an unknown one counts as info), `who` the plugin's id.
-void write_plugin(int32_t level, std::string_view who, std::string_view text);
+// What plugins log: level is ANYATTN_LOG_*, an unknown one counts as info; null text is an empty line. The loader has put the
+// plugin's name in front.
+void write_plugin(int32_t level, const char* text);
 
 // Takes the place of standard error; called under a lock, so it must not log. Empty = standard error again.
 using Sink = std::function<void(Level, std::string_view)>;

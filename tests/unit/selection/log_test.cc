@@ -72,9 +72,11 @@ TEST_CASE("log_drops_lines_below_the_level") {
 
 TEST_CASE("log_makes_control_characters_of_a_plugin_visible") {
   Capture capture;
-  log_::write_plugin(ANYATTN_LOG_WARNING, "com.acme", "one\ntwo\x1b[31m\ttab");
-  log_::write_plugin(99, "com.acme", "odd level");
-  CHECK(capture.lines == std::vector<std::string>{"warning com.acme: one\\ntwo\\x1b[31m\\ttab", "info com.acme: odd level"});
+  log_::write_plugin(ANYATTN_LOG_WARNING, "com.acme: one\ntwo\x1b[31m\ttab");
+  log_::write_plugin(99, "com.acme: odd level");
+  log_::write_plugin(-1, nullptr);
+  CHECK(capture.lines ==
+        std::vector<std::string>{"warning com.acme: one\\ntwo\\x1b[31m\\ttab", "info com.acme: odd level", "info "});
 }
 
 TEST_CASE("log_goes_to_standard_error_one_line_each_without_colours_in_a_file") {

@@ -107,7 +107,10 @@ World::World(const std::string& override_name, const std::string& owner) {
   log::set_sink([this](log::Level, std::string_view line) { log_lines.emplace_back(line); });
 }
 
-World::~World() { log::set_sink({}); }
+World::~World() {
+  log::set_sink({});
+  log::set_level(log::Level::kInfo);
+}
 
 std::string World::put(FakePlugin plugin) {
   if (plugin.path.empty()) plugin.path = "/plugins/" + plugin.id + ".so";
