@@ -136,6 +136,8 @@ size_t run_child(const Subject& subject, const std::vector<Case>& cases, size_t 
   if (child == 0) {
     close(ends[0]);
     signal(SIGPIPE, SIG_IGN);
+    for (int number : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTERM})
+      signal(number, SIG_DFL);  // not the host program's handlers
     for (size_t i = first; i < cases.size(); ++i) {
       if (!send_result(ends[1], run_case(subject, cases[i]))) break;
     }

@@ -97,6 +97,10 @@ void PagedCache::poison_all(uint32_t dtype, Poison poison) {
   store_element(dtype, pattern, poison_value(poison, dtype));
   for (int64_t id : memory_->used()) {
     std::byte* block = memory_->block(id);
+    if (poison == Poison::kNan) {  // a NaN without zero bytes, so that a stray write of zeros shows
+      std::memset(block, 0xff, memory_->stride());
+      continue;
+    }
     for (uint64_t at = 0; at + bytes <= memory_->stride(); at += bytes) std::memcpy(block + at, pattern, bytes);
   }
 }

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kit against plugins: right ones pass every case, each wrong one is caught, and the report says by what.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+
+#include "anyattn/conformance/conformance.h"
+#include "anyattn/host.h"
+
+using namespace anyattn::conformance;
+
+namespace {
+
+std::string naive(const std::string& name) { return std::string(ANYATTN_NAIVE_DIR) + "/" + name + "/anyattn_" + name + ".so"; }
+
+BackendReport run_naive(const std::string& name, const std::string& filter, Options options = {}) {
+  options.backend = "NAIVE_ATTN";
+  options.name_filter = filter;
+  return run(naive(name), options).backends.at(0);
+}
+
+const CaseResult& result_of(const BackendReport& report, const std::string& name) {
+  const auto at = std::find_if(report.cases.begin(), report.cases.end(), [&](const CaseResult& r) { return r.c.name == name; });
+  REQUIRE_MESSAGE(at != report.cases.end(), name);
+  return *at;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The mutant fails `failing` for a reason that has `words`, and still passes the case that does not touch its mistake.
+void check_mutant(const std::string& mutant, const std::string& filter, const std::string& failing, const std::string& words) {
+  const BackendReport report = run_naive(mutant, filter);
+  const CaseResult& result = result_of(report, failing);
+
+  CHECK_FALSE(report.ok());
+  CHECK(result.verdict == Verdict::kFailed);
+  CHECK_MESSAGE(contains(result.message, words), result.message);
+  CHECK(report.count(Verdict::kPassed) > 0);
+}
+
+// A dump of the small model's q, k and v; empty with a printed line where it cannot be made.
+std::string stories_file() {
+  const char* shared = std::getenv("ANYATTN_SHARED_DIR");
+  const std::string script = std::string(shared ? shared : ANYATTN_SOURCE_DIR "/../shared") + "/tools/stories_reference.py";
+  const std::string file = ANYATTN_NAIVE_DIR "/stories_attention.bin";
+  if (std::filesystem::exists(script)) {
+    const std::string command = "python3 '" + script + "' --attention '" + file + "' > /dev/null 2>&1";
+    if (std::filesystem::exists(file) || std::system(command.c_str()) == 0) return file;
+  }
+  const char* require_all = std::getenv("ANYATTN_REQUIRE_ALL");
+  if (require_all && std::string(require_all) == "1") FAIL("real q, k, v are wanted and cannot be made with " << script);
+  return {};
+}
+
+void check_passes_all(const std::string& file, const std::string& backend) {
+  Options options;
+  options.backend = backend;
+  options.stories_file = stories_file();
+
+  const Report report = run(file, options);
+
+  std::ostringstream text;
+  print_report(report, false, text);
+  std::cout << text.str();
+  CHECK_MESSAGE(report.ok(), text.str());
+  CHECK(report.backends.at(0).worst_ratio() <= 1.0);
+  CHECK(report.backends.at(0).worst_ratio() > 0.0);
+  if (options.stories_file.empty())
+    std::cout << "SKIPPED: real q, k and v: ../shared or python3 is missing; everything else ran\n";
+}
+
+}  // namespace
+
+TEST_CASE("naive_attn_passes_the_small_grid") { check_passes_all(naive("naive"), "NAIVE_ATTN"); }
+TEST_CASE("naive_mla_passes_the_small_grid") { check_passes_all(naive("naive"), "NAIVE_MLA"); }
+#ifdef ANYATTN_CPU_PLUGIN
+TEST_CASE("cpu_attn_passes_the_small_grid") { check_passes_all(ANYATTN_CPU_PLUGIN, "CPU_ATTN"); }
+TEST_CASE("cpu_mla_passes_the_small_grid") { check_passes_all(ANYATTN_CPU_PLUGIN, "CPU_MLA"); }
+TEST_CASE("cpu_attn_passes_with_every_instruction_set_masked_in_turn") {
+  for (const uint64_t mask :
+       {uint64_t{0}, ANYATTN_CPU_SSE4_2, ANYATTN_CPU_SSE4_2 | ANYATTN_CPU_AVX2 | ANYATTN_CPU_FMA | ANYATTN_CPU_F16C}) {
+    for (const char* filter : {"feature/*", "bug/3*"}) {
+      Options options;
+      options.backend = "CPU_ATTN";
+      options.isa_mask = mask;
+      options.name_filter = filter;
+      const BackendReport report = run(ANYATTN_CPU_PLUGIN, options).backends.at(0);
+      CAPTURE(mask);
+      for (const CaseResult& result : report.cases)
+        CHECK_MESSAGE(result.verdict != Verdict::kFailed, result.c.name << ": " << result.message);
+    }
+  }
+}
+#endif
+
+TEST_CASE("mutant_window_off_by_one_is_caught") {
+  check_mutant("window_off_by_one", "bug/6*", "bug/6_window_left_3/float32", "out[");
+}
+TEST_CASE("mutant_sink_per_split_is_caught") {
+  check_mutant("sink_per_split", "bug/3*", "bug/30_sink_counted_once/bfloat16", "out[");
+}
+TEST_CASE("mutant_lse_base2_undeclared_is_caught") {
+  check_mutant("lse_base2_undeclared", "bug/16*", "bug/16_lse_of_one_key_natural/float32", "1.442695 times the natural ones");
+}
+TEST_CASE("mutant_tail_of_last_block_is_caught") {
+  check_mutant("tail_of_last_block", "*n*", "bug/1_nan_behind_the_last_key/float32", "nan");
+}
+TEST_CASE("mutant_scale_of_k_for_v_is_caught") {
+  check_mutant("scale_of_k_for_v", "feature/*", "feature/kv_scales/float32", "out[");
+}
+TEST_CASE("mutant_head_group_is_caught") { check_mutant("head_group", "bug/*", "bug/32_heads_6_over_2/float16", "out["); }
+
+TEST_CASE("memory_beyond_scratch_is_fenced") {
+  check_mutant("writes_past_scratch", "*n*", "feature/plain/float32", "bytes behind scratch were written");
+}
+TEST_CASE("a_write_of_forward_to_the_cache_is_seen") {
+  check_mutant("writes_cache", "*n*", "feature/plain/float32", "forward wrote to the cache");
+}
+TEST_CASE("a_log_line_on_the_hot_path_is_seen") {
+  check_mutant("logs_on_the_hot_path", "*n*", "feature/plain/float32", "logs on the hot path: forward");
+}
+TEST_CASE("a_refusal_that_impl_create_does_not_share_is_seen") {
+  check_mutant("creates_what_it_refuses", "feature/*", "feature/window/float32", "but impl_create takes it");
+}
+
+TEST_CASE("a_backend_that_announces_all_fails_by_the_names_of_its_features") {
+  const BackendReport report = run_naive("announces_all", "feature/*");
+
+  for (const char* feature :
+       {"non_causal", "per_request_causal", "window", "soft_cap", "alibi", "alibi_sqrt", "alibi_symmetric", "sinks",
+        "mm_prefix", "sparse_topk", "chunked_local", "cp_decode", "cp_prefill", "kv_scales"}) {
+    CAPTURE(feature);
+    CHECK(std::count(report.wrong_features.begin(), report.wrong_features.end(), feature) == 1);
+  }
+  for (const std::string feature : {"plain", "lse", "batch_invariant"}) {
+    CAPTURE(feature);
+    CHECK(std::count(report.wrong_features.begin(), report.wrong_features.end(), feature) == 0);
+  }
+}
+
+TEST_CASE("a_feature_bit_that_nobody_can_know_must_be_refused") {
+  const BackendReport report = run_naive("announces_all", "contract/unknown*");
+
+  CHECK(contains(result_of(report, "contract/unknown_feature").message, "feature bit 63, which it cannot know"));
+  CHECK(contains(result_of(report, "contract/unknown_feature_word").message, "feature bit 64, which it cannot know"));
+}
+
+TEST_CASE("a_crash_is_a_verdict_and_the_next_case_runs") {
+  const BackendReport report = run_naive("crashes", "*/destroy_takes_null");
+  Options options;
+  options.case_texts = {"paged float32 lens=1/3", "contract float32 check=destroy_takes_null", "paged float32 lens=1/4"};
+  options.backend = "NAIVE_ATTN";
+
+  const BackendReport crashed = run(naive("crashes"), options).backends.at(0);
+
+  CHECK(report.ok());
+  REQUIRE(crashed.cases.size() == 3);
+  CHECK(crashed.cases[0].verdict == Verdict::kFailed);
+  CHECK(contains(crashed.cases[0].message, "the process"));
+  CHECK(crashed.cases[1].verdict == Verdict::kPassed);
+  CHECK(crashed.cases[2].verdict == Verdict::kFailed);
+}
+
+TEST_CASE("a_case_that_does_not_end_has_failed") {
+  Options options;
+  options.case_texts = {"paged float32 lens=1/3", "contract float32 check=destroy_takes_null"};
+  options.backend = "NAIVE_ATTN";
+  options.timeout_ms = 500;
+
+  const BackendReport report = run(naive("hangs"), options).backends.at(0);
+
+  REQUIRE(report.cases.size() == 2);
+  CHECK(contains(report.cases[0].message, "did not end within 500 ms"));
+  CHECK(report.cases[1].verdict == Verdict::kPassed);
+}
+
+TEST_CASE("a_refusal_of_a_listed_case_fails") {
+  const BackendReport report = run_naive("refuses_windows", "feature/*");
+  const CaseResult& result = result_of(report, "feature/window/float32");
+
+  CHECK(result.verdict == Verdict::kFailed);
+  CHECK(contains(result.message, "the must-pass list has this case, but it is refused: window=on; allowed: off"));
+  CHECK_FALSE(report.ok());
+}
+
+TEST_CASE("a_must_pass_list_that_names_no_case_has_fallen_behind") {
+  Options options;
+  options.must_pass = "feature/plain/*\nfeature/teleport/*\n";
+
+  const BackendReport report = run_naive("naive", "feature/plain*", options);
+
+  REQUIRE(report.list_problems.size() == 1);
+  CHECK(contains(report.list_problems[0], "'feature/teleport/*' matches no case"));
+  CHECK_FALSE(report.ok());
+}
+
+TEST_CASE("a_failing_case_fails_again_when_its_text_is_pasted") {
+  const BackendReport report = run_naive("window_off_by_one", "random/window_and_sinks/float32");
+  REQUIRE(report.cases.at(0).verdict == Verdict::kFailed);
+  const std::string text = case_text(report.cases[0].c);
+  Options options;
+  options.case_texts = {text};
+  options.backend = "NAIVE_ATTN";
+
+  CHECK(contains(text, "lens="));
+  CHECK_FALSE(contains(text, "random="));
+  CHECK(run(naive("window_off_by_one"), options).backends.at(0).cases.at(0).verdict == Verdict::kFailed);
+  CHECK(run(naive("naive"), options).backends.at(0).cases.at(0).verdict == Verdict::kPassed);
+}
+
+TEST_CASE("results_are_the_same_in_the_own_process_and_in_a_child") {
+  Options here;
+  here.isolate = false;
+
+  const BackendReport inside = run_naive("naive", "bug/3*", here);
+  const BackendReport child = run_naive("naive", "bug/3*");
+
+  REQUIRE(inside.cases.size() == child.cases.size());
+  for (size_t i = 0; i < inside.cases.size(); ++i) {
+    CHECK(inside.cases[i].c.name == child.cases[i].c.name);
+    CHECK(inside.cases[i].verdict == child.cases[i].verdict);
+    CHECK(inside.cases[i].ratio_out == child.cases[i].ratio_out);
+  }
+}
+
+TEST_CASE("a_file_that_is_no_plugin_or_lacks_the_backend_is_an_error_with_its_name") {
+  const auto error_of = [](const std::string& file, const std::string& backend) -> std::string {
+    Options options;
+    options.backend = backend;
+    try {
+      run(file, options);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  CHECK(contains(error_of("/nonexistent.so", ""), "/nonexistent.so: no such file"));
+  CHECK(contains(error_of(ANYATTN_SOURCE_DIR "/LICENSE", ""), "LICENSE"));
+  CHECK(contains(error_of(naive("naive"), "TELEPORT_ATTN"),
+                 "no backend 'TELEPORT_ATTN' for the CPU; the file has NAIVE_ATTN, NAIVE_MLA"));
+}

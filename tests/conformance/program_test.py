@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""anyattn-conformance as a program: program_test.py PROGRAM NAIVE_DIR"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAM, NAIVE = sys.argv[1:3]
+failures = []
+
+
+def run(*words):
+    done = subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def want(claim, holds, seen=""):
+    if not holds:
+        failures.append(claim)
+        print(f"FAILED: {claim}\n{seen}")
+
+
+def plugin(name):
+    return os.path.join(NAIVE, name, f"anyattn_{name}.so")
+
+
+code, out, _ = run("--help")
+want("help ends with 0 and names the words of a case", code == 0 and "window" in out and "--case" in out, out)
+code, out, _ = run("--list")
+want("list prints names and texts", code == 0 and "bug/1_nan_behind_the_last_key/float32\tpaged float32" in out, out[:300])
+for words, text in [((), "FILE is missing"), (("--grid", "huge", "x"), "allowed: small, full"), (("--wrong",), "unknown argument"),
+                    ((plugin("naive"), "--case", "pagd float32 lens=1/1"), "kind 'pagd' is unknown"),
+                    ((plugin("naive"), "--only", "teleport*"), "no case is named like"), (("/nonexistent.so",), "no such file")]:
+    code, out, err = run(*words)
+    want(f"wrong use {words} ends with 2 and says '{text}'", code == 2 and text in err, err)
+
+with tempfile.TemporaryDirectory() as folder:
+    file = os.path.join(folder, "report.json")
+    code, out, err = run(plugin("window_off_by_one"), "--backend", "NAIVE_ATTN", "--only", "feature/*", "--json", file)
+    want("a wrong backend ends with 1", code == 1, out + err)
+    want("a failure prints its case to paste back", '--case "paged float32' in out, out)
+    want("the wrong feature is named", "announced but wrong: window" in out, out)
+    with open(file, encoding="utf-8") as f:
+        report = json.load(f)
+    backend = report["backends"][0]
+    want("JSON names the backend and the verdicts", backend["backend"] == "NAIVE_ATTN" and backend["failed"] > 0, str(backend)[:400])
+    want("JSON names the wrong features", backend["wrong_features"] == ["window"], str(backend["wrong_features"]))
+    refused = [c for c in backend["cases"] if c["verdict"] == "refused"]
+    want("JSON gives reasons of refusals", refused and refused[0]["reasons"][0]["field"] == "mla", str(refused)[:400])
+
+code, out, err = run(plugin("naive"), "--backend", "NAIVE_ATTN", "--case", "paged bfloat16 q=4 kv=2 d=64 lens=3/40 window=7 lse=base2")
+want("a pasted case passes with a right backend", code == 0 and "1 passed" in out, out + err)
+sys.exit(1 if failures else 0)
