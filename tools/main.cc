@@ -244,6 +244,7 @@ int dispatch(int argc, char** argv) {
   CLI::App app("AnyAttn: attention backends as plugins. Which are there, why one is chosen, and whether it is right.",
                "anyattn");
   app.require_subcommand(1);
+  app.option_defaults()->take_last();  // so that a script's flags can be overruled behind them
   app.set_version_flag("--version", anyattn_version());
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
   const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_run(app),    add_generate(app),

@@ -9,7 +9,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <csignal>
+#include <fstream>
 #include <stdexcept>
+#include <thread>
 
 extern char** environ;
 
@@ -71,14 +75,26 @@ void drain(int out, int err, Result& result) {
   }
 }
 
-Result run_with(const std::vector<std::string>& command, const std::map<std::string, std::string>& variables, Ends out) {
+// Waits until the process has a handler for SIGINT: bit 1 of SigCgt.
+void wait_for_handler(pid_t child) {
+  for (int waited_ms = 0; waited_ms < kTimeoutMs; waited_ms += 2) {
+    std::ifstream status("/proc/" + std::to_string(child) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("SigCgt:", 0) == 0 && (std::stoull(line.substr(7), nullptr, 16) & 2) != 0) return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+Result run_with(const std::vector<std::string>& command, const std::map<std::string, std::string>& variables, Ends out,
+                bool interrupt = false) {
   std::vector<std::string> arguments = command, environment = environment_with(variables);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
-  const Ends err = make_pipe();
+  const Ends err = make_pipe(), started = make_pipe();
   const pid_t child = fork();
   if (child == 0) {
-    const int nothing = open("/dev/null", O_RDONLY);
-    dup2(nothing, 0);
+    const int empty = open("/dev/null", O_RDONLY);
+    dup2(empty, 0);
     dup2(out.write, 1);
     dup2(err.write, 2);
     if (chdir("/") == 0) execve(argv[0], argv.data(), envp.data());
@@ -86,11 +102,20 @@ Result run_with(const std::vector<std::string>& command, const std::map<std::str
   }
   close(out.write);
   close(err.write);
+  // Closed by exec: from then on handlers are the command's own, not those of this test.
+  close(started.write);
+  char nothing = 0;
+  if (read(started.read, &nothing, 1) > 0) throw std::runtime_error("nobody writes to this pipe");
+  close(started.read);
+  if (interrupt) {
+    wait_for_handler(child);
+    kill(child, SIGINT);
+  }
   Result result;
   drain(out.read, err.read, result);
   int status = 0;
   waitpid(child, &status, 0);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   return result;
 }
 
@@ -113,6 +138,10 @@ Result run_program(const std::vector<std::string>& command, const std::map<std::
 
 Result cli(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables) {
   return run_program(with_binary(arguments), variables);
+}
+
+Result cli_interrupted(const std::vector<std::string>& arguments) {
+  return run_with(with_binary(arguments), {}, make_pipe(), true);
 }
 
 Result cli_on_terminal(const std::vector<std::string>& arguments, int columns) {

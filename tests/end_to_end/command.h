@@ -10,7 +10,7 @@
 namespace anyattn::end_to_end {
 
 struct Result {
-  int code = -1;  // exit code; 128 + number where a signal ended it
+  int code = -1;  // exit code; minus the number where a signal ended it
   std::string out;
   std::string err;
 
@@ -22,6 +22,8 @@ struct Result {
 Result cli(const std::vector<std::string>& arguments, const std::map<std::string, std::string>& variables = {});
 // The same with standard output on a terminal of `columns`.
 Result cli_on_terminal(const std::vector<std::string>& arguments, int columns);
+// The same, with a Ctrl-C as soon as the command is ready for one.
+Result cli_interrupted(const std::vector<std::string>& arguments);
 // Any program.
 Result run_program(const std::vector<std::string>& command, const std::map<std::string, std::string>& variables = {});
 

@@ -105,3 +105,28 @@ TEST_CASE("colours_appear_on_a_terminal_only") {
   const Result shown = cli_on_terminal({"list", "--config", config}, 60);
   CHECK(shown.out.find("\x1b[1m") != std::string::npos);
 }
+
+TEST_CASE("a_later_flag_overrules_an_earlier_one") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  const Result result = cli({"explain", "--config", "/nonexistent", "--head-size", "7", "--config", config, "--head-size", "64",
+                             "--device", "cpu", "--json"});
+  CHECK(result.code == 0);
+  CHECK(result.json()["layers"][0]["problem"]["head_size"] == 64);
+}
+
+TEST_CASE("ctrl_c_gives_the_report_so_far_and_130") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  const std::vector<std::vector<std::string>> commands = {
+      {"check", "CPU_ATTN"},
+      {"bench", "--device", "cpu", "--min-time", "0.01"},
+      {"run", "--model", "Llama-3.1-8B", "--trace", "builtin:chat", "--device", "cpu"}};
+  for (std::vector<std::string> command : commands) {
+    CAPTURE(command[0]);
+    command.insert(command.end(), {"--config", config, "--json"});
+    const Result result = cli_interrupted(command);
+    CHECK(result.code == 130);
+    CHECK(result.json().is_object());
+  }
+}
