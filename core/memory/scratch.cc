@@ -154,6 +154,7 @@ int32_t Scratch::State::lend_slowly(void* stream, uint64_t bytes, void** block, 
           (per_thread ? "a calling thread" : "a stream"));
     }
     if (at == current.end()) {
+      idle.reserve(idle.size() + current.size() + 1);  // give_back runs while a thread ends and cannot fail then
       at = current.emplace(key, std::move(fresh)).first;
       if (per_thread) thread_blocks_.belongs_to(shared_from_this());
     } else {
@@ -175,11 +176,7 @@ void Scratch::State::give_back(const void* key) {
   const std::lock_guard guard(mutex);
   const auto at = current.find(key);
   if (at == current.end()) return;
-  try {
-    if (at->second.bytes() >= reserved) idle.push_back(std::move(at->second));
-  } catch (const std::bad_alloc&) {
-    // The block is freed with its entry instead.
-  }
+  if (at->second.bytes() >= reserved) idle.push_back(std::move(at->second));
   current.erase(at);
 }
 
