@@ -25,6 +25,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -115,7 +116,8 @@ Wishes wishes_of(const anyattn_host* host) {
   return {counters, option(host, "in"), option(host, "what")};
 }
 
-Wishes latest;  // of the last entry call, for shutdown, which gets no host. A real plugin keeps nothing.
+std::mutex latest_mutex;  // two runtimes may enter at once
+Wishes latest;            // of the last entry call, for shutdown, which gets no host. A real plugin keeps nothing.
 
 void count(const Wishes& wishes, std::atomic<uint64_t> FakeCounters::* counter) {
   if (wishes.counters) (wishes.counters->*counter).fetch_add(1, std::memory_order_relaxed);
@@ -377,6 +379,7 @@ int32_t update_block_table(anyattn_metadata* to, const anyattn_metadata*, const 
 }
 
 [[maybe_unused]] void shutdown() {
+  const std::lock_guard lock(latest_mutex);
   count(latest, &FakeCounters::shutdowns);
   maybe_throw(latest, "shutdown");
 }
@@ -468,6 +471,7 @@ PluginTable make_plugin(uint32_t abi_version) {
 
 [[maybe_unused]] int32_t enter([[maybe_unused]] uint32_t host_min, [[maybe_unused]] uint32_t host_max, const anyattn_host* host,
                                const anyattn_plugin** plugin, [[maybe_unused]] anyattn_error* error) {
+  const std::lock_guard lock(latest_mutex);
   static std::string in;
   static std::string what;
   latest = wishes_of(host);
