@@ -1,31 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down, and the package that find_package(anyattn) finds: anyattn::sdk (headers, for plugins),
-# anyattn::anyattn (the library, for engines), anyattn::conformance (the kit) and anyattn_add_plugin().
+# What `cmake --install` lays down, in two components that find_package(anyattn COMPONENTS ...) knows:
+#   sdk      headers, C++ comfort, conformance kit, anyattn_add_plugin(): all a plugin's author needs
+#   runtime  the library with its API headers, default.yaml, models.yaml, plugins, the command
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/anyattn)
 
 set_target_properties(anyattn_sdk PROPERTIES EXPORT_NAME sdk)
-set_target_properties(anyattn_conformance PROPERTIES EXPORT_NAME conformance)
-install(TARGETS anyattn_sdk anyattn anyattn_conformance anyattn-conformance EXPORT anyattnTargets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(DIRECTORY sdk/include/ sdk/cpp/include/ sdk/conformance/include/ core/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT anyattnTargets NAMESPACE anyattn:: DESTINATION ${package_folder})
+install(TARGETS anyattn_sdk EXPORT anyattn_sdk COMPONENT sdk)
+install(DIRECTORY sdk/include/ sdk/cpp/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk)
+install(FILES sdk/ABI.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT sdk)
+install(DIRECTORY sdk/template DESTINATION ${CMAKE_INSTALL_DATADIR}/anyattn COMPONENT sdk)
+install(FILES sdk/cmake/AnyattnPlugin.cmake sdk/cmake/anyattn_plugin.map DESTINATION ${package_folder} COMPONENT sdk)
+if(TARGET anyattn_conformance)
+  set_target_properties(anyattn_conformance PROPERTIES EXPORT_NAME conformance)
+  install(TARGETS anyattn_conformance EXPORT anyattn_sdk ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT sdk)
+  install(TARGETS anyattn-conformance RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT sdk)
+  install(DIRECTORY sdk/conformance/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk)
+endif()
+install(EXPORT anyattn_sdk NAMESPACE anyattn:: FILE anyattnSdkTargets.cmake DESTINATION ${package_folder} COMPONENT sdk)
+
+set_target_properties(anyattn PROPERTIES EXPORT_NAME anyattn)
+install(TARGETS anyattn EXPORT anyattn_runtime
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT runtime)
+install(DIRECTORY core/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT runtime)
+install(EXPORT anyattn_runtime NAMESPACE anyattn:: FILE anyattnRuntimeTargets.cmake DESTINATION ${package_folder} COMPONENT runtime)
 
 configure_package_config_file(cmake/anyattnConfig.cmake.in ${PROJECT_BINARY_DIR}/package/anyattnConfig.cmake
-  INSTALL_DESTINATION ${package_folder})
+  INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO)
+# While the major is 0 a minor may break; ABI ranges are checked again when a plugin is opened.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/anyattnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES
-  ${PROJECT_BINARY_DIR}/package/anyattnConfig.cmake
-  ${PROJECT_BINARY_DIR}/package/anyattnConfigVersion.cmake
-  sdk/cmake/AnyattnPlugin.cmake
-  sdk/cmake/anyattn_plugin.map
-  DESTINATION ${package_folder})
-install(FILES sdk/ABI.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-if(TARGET anyattn_cpu)
-  set(cpu_folder ${CMAKE_INSTALL_LIBDIR}/anyattn/plugins/cpu)
-  install(TARGETS anyattn_cpu LIBRARY DESTINATION ${cpu_folder})
-  install(FILES ${ANYATTN_PLUGIN_OUTPUT_DIRECTORY}/cpu/anyattn_cpu.yaml DESTINATION ${cpu_folder})
-endif()
+install(FILES ${PROJECT_BINARY_DIR}/package/anyattnConfig.cmake ${PROJECT_BINARY_DIR}/package/anyattnConfigVersion.cmake
+  DESTINATION ${package_folder} COMPONENT sdk)

@@ -36,11 +36,12 @@ bool lies_in(const fs::path& folder, const fs::path& tree) {
 std::string installed_file(const std::string& name) {
   std::error_code failed;
   const fs::path folder = own_folder();
+  const fs::path beside = (folder / ANYATTN_DATA_FROM_LIBRARY / name).lexically_normal();
+  if (fs::exists(beside, failed)) return beside.string();
   const fs::path build = fs::canonical(ANYATTN_BUILD_DIR, failed);
   if (!failed && lies_in(folder, build)) return (build / "config" / name).string();
-  const fs::path beside = (folder / ANYATTN_DATA_FROM_LIBRARY / name).lexically_normal();
   const fs::path installed = fs::path(ANYATTN_INSTALLED_DATA) / name;
-  return (!fs::exists(beside, failed) && fs::exists(installed, failed) ? installed : beside).string();
+  return (fs::exists(installed, failed) ? installed : beside).string();
 }
 
 }  // namespace anyattn::api

@@ -7,8 +7,9 @@
 
 namespace anyattn::api {
 
-// The build tree's copy when the running code lies in the build tree, else share/anyattn seen from the running library, else that
-// of the install prefix. Where none exists: the second, so that the error names the place where the file belongs.
+// The first that exists of: share/anyattn seen from the running library; the build tree's copy, where the running code lies there
+// (an install prefix may lie in a build tree too); that of the install prefix. Where none exists: the first, so that the error
+// names the place where the file belongs.
 std::string installed_file(const std::string& name);
 
 }  // namespace anyattn::api

@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "anyattn/util.h"
+#include "api/guard.h"
 #include "api/library_path.h"
-#include "config/config.h"
 #include "config/json_text.h"
 #include "config/model_layers.h"
 #include "device/status_error.h"
@@ -25,30 +24,10 @@ struct anyattn_model {
 namespace {
 
 using anyattn::StatusError;
+using anyattn::api::guarded;
+using anyattn::api::require_given;
 using anyattn::config::ModelFacts;
 using anyattn::config::ModelTable;
-
-// Runs body(); what it throws becomes a status and its sentence.
-template <class Body>
-int32_t guarded(const char* function, anyattn_error* error, Body&& body) noexcept {
-  try {
-    body();
-    if (error) error->status = ANYATTN_OK;
-    return ANYATTN_OK;
-  } catch (const StatusError& failure) {
-    return anyattn_error_set(error, failure.status(), "%s", failure.what());
-  } catch (const anyattn::config::ConfigError& failure) {
-    return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "%s", failure.what());
-  } catch (const std::bad_alloc&) {
-    return anyattn_error_set(error, ANYATTN_MEMORY_NOT_NOW, "%s: no host memory left", function);
-  } catch (const std::exception& failure) {
-    return anyattn_error_set(error, ANYATTN_INTERNAL, "%s: %s", function, failure.what());
-  }
-}
-
-void require_given(const void* pointer, const char* function, const char* argument) {
-  if (!pointer) throw StatusError(ANYATTN_INVALID_ARGUMENT, std::string(function) + ": " + argument + " is null; it is needed");
-}
 
 ModelTable read_table(const char* models_file) {
   return anyattn::config::read_model_table(models_file ? models_file : anyattn::api::installed_file("models.yaml"));

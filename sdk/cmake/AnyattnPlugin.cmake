@@ -52,7 +52,9 @@ function(anyattn_add_plugin target)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
 
+  set_target_properties(${target} PROPERTIES ANYATTN_PLUGIN_FOLDER ${arg_FOLDER})
   if(NOT arg_NO_SIDECAR)
+    set_target_properties(${target} PROPERTIES ANYATTN_PLUGIN_SIDECAR ${arg_OUTPUT_DIRECTORY}/anyattn_${arg_NAME}.yaml)
     set(backends "")
     foreach(entry IN LISTS arg_BACKENDS)
       if(NOT entry MATCHES "^([A-Z][A-Z0-9_]*):([a-z]+)$")
@@ -80,5 +82,24 @@ ${backends}providers: [${providers}]
 needs_cpu: [${needs_cpu}]
 architectures: [${architectures}]
 ")
+  endif()
+endfunction()
+
+# anyattn_install_plugin(TARGET [DESTINATION dir]): installs a plugin of anyattn_add_plugin with its sidecar into dir/<folder>;
+# dir is where the default configuration of the same prefix looks, unless said.
+function(anyattn_install_plugin target)
+  cmake_parse_arguments(arg "" "DESTINATION" "" ${ARGN})
+  get_target_property(folder ${target} ANYATTN_PLUGIN_FOLDER)
+  get_target_property(sidecar ${target} ANYATTN_PLUGIN_SIDECAR)
+  if(NOT folder)
+    message(FATAL_ERROR "anyattn_install_plugin(${target}): not a target of anyattn_add_plugin")
+  endif()
+  include(GNUInstallDirs)
+  if(NOT arg_DESTINATION)
+    set(arg_DESTINATION ${CMAKE_INSTALL_LIBDIR}/anyattn/plugins)
+  endif()
+  install(TARGETS ${target} LIBRARY DESTINATION ${arg_DESTINATION}/${folder} COMPONENT runtime)
+  if(sidecar)
+    install(FILES ${sidecar} DESTINATION ${arg_DESTINATION}/${folder} COMPONENT runtime)
   endif()
 endfunction()

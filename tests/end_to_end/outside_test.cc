@@ -31,10 +31,10 @@ const std::string& prefix() {
   return path;
 }
 
-// Builds a folder of this one as a project of its own against the installed package.
+// Builds a folder as a project of its own against the installed package.
 void build_outside(const std::string& folder, const std::string& build) {
-  succeed({ANYATTN_CMAKE, "-S", ANYATTN_SOURCE_DIR "/tests/end_to_end/" + folder, "-B", build, "-G", "Ninja",
-           "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_PREFIX_PATH=" + prefix()});
+  succeed({ANYATTN_CMAKE, "-S", folder, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+           "-DCMAKE_PREFIX_PATH=" + prefix()});
   succeed({ANYATTN_CMAKE, "--build", build});
 }
 
@@ -48,9 +48,10 @@ int lines_of(const std::string& file) {
 TEST_CASE("plugin_from_outside_gives_the_reference_text_by_editing_the_configuration") {
   const auto shared = anyattn::testing::shared_dir();
   if (!shared) return;
-  CHECK(lines_of(ANYATTN_SOURCE_DIR "/tests/end_to_end/naive_c_plugin/naive_c.c") <= 200);
+  const std::string plugin = prefix() + "/share/anyattn/template";
+  CHECK(lines_of(plugin + "/template_attn.c") <= 200);
   TempDir dir;
-  build_outside("naive_c_plugin", dir / "build");
+  build_outside(plugin, dir / "build");
   const auto text_with = [&](const std::string& yaml) {
     const std::string config = dir.write("config.yaml", yaml);
     return run_program({prefix() + "/bin/anyattn", "generate", "--config", config, "--checkpoint",
@@ -64,9 +65,9 @@ TEST_CASE("plugin_from_outside_gives_the_reference_text_by_editing_the_configura
   CHECK(ours["backend"] == "CPU_ATTN");
   CHECK(ours["token_ids"] == expected["token_ids"]);
 
-  const json theirs = text_with(search + "selection:\n  backend: NAIVE_C_ATTN\n");
-  CHECK(theirs["backend"] == "NAIVE_C_ATTN");
-  CHECK(theirs["plugin"] == "org.example.naive");
+  const json theirs = text_with(search + "selection:\n  backend: TEMPLATE_ATTN\n");
+  CHECK(theirs["backend"] == "TEMPLATE_ATTN");
+  CHECK(theirs["plugin"] == "com.example.template");
   CHECK(theirs["token_ids"] == expected["token_ids"]);
   CHECK(theirs["text"] == expected["text"]);
 }
@@ -79,7 +80,7 @@ TEST_CASE("installed_command_finds_the_installed_plugins_without_a_configuration
 
 TEST_CASE("engine_from_outside_finds_the_package_and_a_backend") {
   TempDir dir;
-  build_outside("outside_engine", dir / "build");
+  build_outside(ANYATTN_SOURCE_DIR "/tests/end_to_end/outside_engine", dir / "build");
   const Result result = run_program({dir / "build/outside_engine"});
   CHECK(result.code == 0);
   CHECK(result.out == "CPU_ATTN\n");
