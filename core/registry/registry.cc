@@ -16,12 +16,14 @@ namespace {
 
 std::vector<Key> keys_of(const OpenPlugin& plugin) {
   std::vector<Key> keys;
+  keys.reserve(plugin.backends.size());
   for (const anyattn_backend& backend : plugin.backends) keys.push_back({backend.name, backend.device_kind});
   return keys;
 }
 
 std::vector<uint32_t> kinds_of(const OpenPlugin& plugin) {
   std::vector<uint32_t> kinds;
+  kinds.reserve(plugin.providers.size());
   for (const anyattn_device_provider& provider : plugin.providers) kinds.push_back(provider.device_kind);
   return kinds;
 }
@@ -254,6 +256,7 @@ Registry::Acquired Registry::acquire(const Key& key) {
 std::vector<uint32_t> Registry::provider_kinds() const {
   const std::shared_lock lock(mutex_);
   std::vector<uint32_t> kinds;
+  kinds.reserve(providers_.size());
   for (const auto& [kind, slots] : providers_) kinds.push_back(kind);
   return kinds;
 }

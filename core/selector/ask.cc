@@ -104,10 +104,12 @@ Answer ask_specs(Answer answer, const registry::OpenBackend& backend, OwnedProbl
                   fmt::format("takes the problem but its kv_cache_spec fails with status {}: {}", status, error.text()));
   if (answer.specs.empty())
     return failed(std::move(answer), "kv_cache_spec", backend, "takes the problem but accepts no kv cache spec");
-  for (const OwnedSpec& spec : answer.specs)
-    if (const std::string text = validate_spec(spec, problem.block_size()); !text.empty())
-      return failed(std::move(answer), "kv_cache_spec", backend,
-                    fmt::format("gives a kv cache spec {} that is wrong: {}", spec.name(), text));
+  for (const OwnedSpec& spec : answer.specs) {
+    const std::string mistake = validate_spec(spec, problem.block_size());
+    if (mistake.empty()) continue;
+    const std::string text = fmt::format("gives a kv cache spec {} that is wrong: {}", spec.name(), mistake);
+    return failed(std::move(answer), "kv_cache_spec", backend, text);
+  }
   return answer;
 }
 
@@ -133,8 +135,10 @@ Answer ask(const registry::OpenBackend& backend, const OwnedProblem& problem, co
   if (status != ANYATTN_OK)
     return failed(std::move(answer), "supports", backend,
                   fmt::format("fails in supports with status {}: {}", status, error.text()));
-  if (answer.report.supported != 1)
-    return failed(std::move(answer), "report", backend, fmt::format("answers supported {}: 0 or 1", answer.report.supported));
+  if (answer.report.supported != 1) {
+    const std::string text = fmt::format("answers supported {}: 0 or 1", answer.report.supported);
+    return failed(std::move(answer), "report", backend, text);
+  }
   if (!answer.reasons.empty()) {
     const std::string first = describe(answer.reasons.front());
     return failed(std::move(answer), "report", backend, "takes the problem and gives reasons against it: " + first);

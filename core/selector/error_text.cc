@@ -20,6 +20,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 
 std::string reasons_text(const Candidate& candidate) {
   std::vector<std::string> parts;
+  parts.reserve(candidate.reasons.size());
   for (const Reason& reason : candidate.reasons) parts.push_back(describe(reason));
   return join(parts, "; ");
 }
@@ -35,6 +36,7 @@ std::string candidate_text(const Candidate& candidate) {
 std::string skipped_text(const registry::View& view) {
   if (view.other_failures.empty()) return "";
   std::vector<std::string> parts;
+  parts.reserve(view.other_failures.size());
   for (const registry::Failure& failure : view.other_failures) parts.push_back(describe(failure));
   return "; skipped: " + join(parts, "; ");
 }

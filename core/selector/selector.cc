@@ -95,7 +95,7 @@ struct Pair {
   std::vector<OwnedSpec> specs;  // both accept, in decode's order
 };
 
-std::optional<Pair> pair_up(const Taken& decode, const Taken& prefill, OwnedProblem problem,
+std::optional<Pair> pair_up(const Taken& decode, const Taken& prefill, const OwnedProblem& problem,
                             const anyattn_device_facts& device) {
   if (!problem.is_paged()) return Pair{decode.answer, prefill.answer, {}};
   const bool user_set = problem.block_size() != 0;
