@@ -22,5 +22,12 @@ function(anyattn_add_test name)
   # doctest exits 0 when a filter matches nothing: that is a failure here.
   doctest_discover_tests(${name}
     TEST_PREFIX "${name}."
-    PROPERTIES LABELS "${arg_LABELS}" FAIL_REGULAR_EXPRESSION "test cases: *0 " SKIP_REGULAR_EXPRESSION "SKIPPED:")
+    PROPERTIES FAIL_REGULAR_EXPRESSION "test cases: *0 " SKIP_REGULAR_EXPRESSION "SKIPPED:")
+  # Among PROPERTIES a list of labels falls apart and swallows the names after it, so labels are set on the discovered tests.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels_file} "if(DEFINED ${name}_TESTS)
+  set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${arg_LABELS}\")
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
