@@ -11,6 +11,9 @@ extern "C" int32_t anyattn_step_expand_blocks(const int32_t* blocks, uint32_t nu
         "step: expand_blocks: manager block %u is no whole number of kernel blocks of %u; allowed: multiples of %u",
         manager_block_size, kernel_block_size, kernel_block_size);
   }
+  if (num_blocks > 0 && (!blocks || !out)) {
+    return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "step: expand_blocks without %s", blocks ? "a place" : "blocks");
+  }
   const int64_t ratio = manager_block_size / kernel_block_size;
   for (uint32_t i = 0; i < num_blocks; ++i) {
     if (blocks[i] >= 0 && (blocks[i] + int64_t{1}) * ratio - 1 > INT32_MAX) {

@@ -12,7 +12,7 @@ namespace {
 
 uint64_t total_of(const int32_t* lens, uint32_t count) {
   uint64_t total = 0;
-  for (uint32_t i = 0; i < count; ++i) total += static_cast<uint64_t>(std::max(lens[i], 0));
+  for (uint32_t i = 0; lens && i < count; ++i) total += static_cast<uint64_t>(std::max(lens[i], 0));
   return total;
 }
 
@@ -21,6 +21,7 @@ uint64_t total_of(const int32_t* lens, uint32_t count) {
 extern "C" {
 
 uint64_t anyattn_step_context_workspace(const anyattn_limits* limits, uint32_t block_size) {
+  if (!limits) return 0;
   constexpr uint64_t kMostRows = 65536;  // beyond it a larger chunk no longer makes a matrix product faster
   const uint64_t one_block_each = uint64_t{limits->max_num_reqs} * block_size;
   const uint64_t wished = std::max(8 * uint64_t{limits->max_seq_len}, 4 * one_block_each);
@@ -53,6 +54,10 @@ int32_t anyattn_step_context_plan(const int32_t* context_lens, uint32_t num_reqs
     return anyattn_error_set(error, ANYATTN_OUT_OF_MEMORY,
                              "step: context_plan needs %u chunks of %u rows, the arrays have room for %u", chunks,
                              workspace_rows, max_chunks);
+  }
+  if (chunks > 0 && (!row_start_loc || !context_start || !chunk_rows || !chunk_max_rows)) {
+    return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT, "step: context_plan of %u chunks without arrays to put them in",
+                             chunks);
   }
   // Request r's rows stand at [begin_r, begin_r + context_lens[r]) of all rows in a line; chunk c is a window of that line.
   for (uint32_t c = 0; c < chunks; ++c) {

@@ -51,7 +51,7 @@ extern "C" {
 
 uint32_t anyattn_step_decode_threshold(const uint32_t* thresholds, uint32_t num_groups) {
   uint32_t smallest = std::numeric_limits<uint32_t>::max();
-  for (uint32_t g = 0; g < num_groups; ++g) {
+  for (uint32_t g = 0; thresholds && g < num_groups; ++g) {
     if (thresholds[g] > 0) smallest = std::min(smallest, thresholds[g]);
   }
   return smallest == std::numeric_limits<uint32_t>::max() ? 1 : smallest;
@@ -144,12 +144,14 @@ int32_t anyattn_step_slice(const anyattn_batch* batch, const anyattn_step_split*
 }
 
 void anyattn_step_rebase(const int32_t* start_loc, uint32_t first, uint32_t count, int32_t* out) {
+  if (!start_loc || !out) return;
   for (uint32_t i = 0; i <= count; ++i) out[i] = start_loc[first + i] - start_loc[first];
 }
 
 uint32_t anyattn_step_graph_level(const uint32_t* levels, uint32_t num_groups, uint32_t* lowered_by) {
   constexpr uint32_t kKnown[] = {ANYATTN_GRAPH_ALWAYS, ANYATTN_GRAPH_UNIFORM_BATCH, ANYATTN_GRAPH_SINGLE_TOKEN_DECODE,
                                  ANYATTN_GRAPH_NEVER};
+  if (!levels) num_groups = 0;
   uint32_t lowest = num_groups > 0 ? ANYATTN_GRAPH_ALWAYS : ANYATTN_GRAPH_NEVER;
   uint32_t by = num_groups;
   for (uint32_t g = 0; g < num_groups; ++g) {

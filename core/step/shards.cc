@@ -5,24 +5,33 @@
 #include "anyattn/step.h"
 #include "anyattn/util.h"
 
+namespace {
+
+// Products of two such numbers stay within 64 bits.
+bool is_deal(uint32_t world, uint32_t rank, uint32_t interleave) {
+  return rank < world && world <= INT32_MAX && interleave > 0 && interleave <= INT32_MAX;
+}
+
+}  // namespace
+
 extern "C" {
 
 int32_t anyattn_step_cp_local_len(int32_t seq_len, uint32_t world, uint32_t rank, uint32_t interleave) {
-  if (seq_len <= 0 || interleave == 0 || rank >= world) return 0;
+  if (seq_len <= 0 || !is_deal(world, rank, interleave)) return 0;
   const int64_t round = int64_t{world} * interleave;
   const int64_t rest = seq_len % round - int64_t{rank} * interleave;
   return static_cast<int32_t>(seq_len / round * interleave + std::clamp<int64_t>(rest, 0, interleave));
 }
 
 int64_t anyattn_step_cp_position(int64_t local, uint32_t world, uint32_t rank, uint32_t interleave) {
-  if (interleave == 0 || rank >= world) return 0;
+  if (!is_deal(world, rank, interleave)) return 0;
   return (local / interleave * world + rank) * interleave + local % interleave;
 }
 
 int32_t anyattn_step_cp_slot_mapping(const int32_t* block_row, uint32_t num_blocks, uint32_t block_size, uint32_t world,
                                      uint32_t rank, uint32_t interleave, int64_t start, uint32_t count, int64_t* out,
                                      anyattn_error* error) {
-  if (block_size == 0 || rank >= world || interleave == 0 || block_size % interleave != 0) {
+  if (block_size == 0 || block_size > INT32_MAX || !is_deal(world, rank, interleave) || block_size % interleave != 0) {
     return anyattn_error_set(
         error, ANYATTN_INVALID_ARGUMENT,
         "step: cp_slot_mapping with block_size %u, world %u, rank %u, interleave %u; rank is below world and "
@@ -49,12 +58,13 @@ int32_t anyattn_step_cp_slot_mapping(const int32_t* block_row, uint32_t num_bloc
 
 uint32_t anyattn_step_cp_head_tail_rows(uint32_t num_tokens, uint32_t world, uint32_t rank, int32_t* rows) {
   if (rank >= world) return 0;
-  const uint32_t chunk = num_tokens / (2 * world) + (num_tokens % (2 * world) != 0);
+  const uint64_t chunks = 2 * uint64_t{world};
+  const auto chunk = static_cast<uint32_t>(num_tokens / chunks + (num_tokens % chunks != 0));
   if (!rows) return 2 * chunk;
-  const uint32_t chunks[2] = {rank, 2 * world - 1 - rank};
+  const uint64_t own[2] = {rank, chunks - 1 - rank};
   for (uint32_t half = 0; half < 2; ++half) {
     for (uint32_t i = 0; i < chunk; ++i) {
-      const uint32_t row = chunks[half] * chunk + i;
+      const uint64_t row = own[half] * chunk + i;
       rows[half * chunk + i] = row < num_tokens ? static_cast<int32_t>(row) : -1;
     }
   }

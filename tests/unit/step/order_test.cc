@@ -102,6 +102,17 @@ TEST_CASE("graph_level_is_the_minimum_and_names_who_lowered_it") {
   }
 }
 
+TEST_CASE("nulls_read_as_nothing_where_no_status_can_say_so") {
+  uint32_t by = 7;
+  CHECK(anyattn_step_decode_threshold(nullptr, 3) == 1);
+  CHECK(anyattn_step_graph_level(nullptr, 3, &by) == ANYATTN_GRAPH_NEVER);
+  CHECK(by == 0);
+  CHECK(anyattn_step_context_num_chunks(nullptr, 3, 16) == 0);
+  CHECK(anyattn_step_context_workspace(nullptr, 16) == 0);
+  anyattn_step_rebase(nullptr, 0, 3, nullptr);
+  CHECK(anyattn_step_expand_blocks(nullptr, 1, 32, 16, nullptr, nullptr) == ANYATTN_INVALID_ARGUMENT);
+}
+
 // Four requests, ordered: two decodes with contexts 10 and 20, prefills of 3 and 5 rows.
 struct OrderedBatch {
   std::vector<int32_t> query_start_loc{0, 1, 2, 5, 10};

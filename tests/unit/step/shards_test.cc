@@ -86,6 +86,18 @@ TEST_CASE("cp_slots_refuse_what_the_row_does_not_hold") {
   CHECK(anyattn_step_cp_slot_mapping(row, 1, 4, 2, 0, 1, 4, 4, slots, nullptr) == ANYATTN_OK);
 }
 
+TEST_CASE("cp_arithmetic_of_nonsense_is_zero_and_never_divides_by_it") {
+  CHECK(anyattn_step_cp_local_len(10, 0, 0, 1) == 0);
+  CHECK(anyattn_step_cp_local_len(10, 2, 2, 1) == 0);
+  CHECK(anyattn_step_cp_local_len(10, 2, 0, 0) == 0);
+  CHECK(anyattn_step_cp_local_len(-5, 2, 0, 1) == 0);
+  CHECK(anyattn_step_cp_local_len(INT32_MAX, UINT32_MAX, 0, UINT32_MAX) == 0);
+  CHECK(anyattn_step_cp_local_len(INT32_MAX, INT32_MAX, 0, INT32_MAX) == INT32_MAX);
+  CHECK(anyattn_step_cp_position(3, 0, 0, 0) == 0);
+  CHECK(anyattn_step_cp_head_tail_rows(100, 0, 0, nullptr) == 0);
+  CHECK(anyattn_step_cp_head_tail_rows(100, UINT32_MAX, 7, nullptr) == 2);
+}
+
 TEST_CASE("head_tail_rows_give_each_rank_an_early_and_a_late_chunk") {
   int32_t rows[8];
   REQUIRE(anyattn_step_cp_head_tail_rows(16, 2, 0, nullptr) == 8);
