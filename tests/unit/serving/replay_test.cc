@@ -4,7 +4,10 @@
 #include "serving/replay.h"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "anyattn/runtime.hpp"
@@ -38,8 +41,7 @@ Trace small_trace() {
            {0.0004, 90, 20, {}}}};
 }
 
-RunReport serve(const ReplayOptions& options, const Trace& trace) {
-  const anyattn::Runtime runtime = cpu_runtime();
+RunReport serve(const ReplayOptions& options, const Trace& trace, const anyattn::Runtime& runtime = cpu_runtime()) {
   Replay replay(runtime, options, trace);
   while (!replay.done()) replay.step();
   return replay.report();
@@ -119,6 +121,40 @@ TEST_CASE("replay_is_the_same_work_for_the_same_seed") {
   CHECK(first.checks.worst_error_over_bound == second.checks.worst_error_over_bound);
   CHECK(first.checks.worst_error_over_bound != third.checks.worst_error_over_bound);
   CHECK(first.step_ms.size() == second.step_ms.size());
+}
+
+// A runtime over one plugin of the conformance tests: naive, or a mutant of it.
+anyattn::Runtime runtime_of_naive(const std::string& name) {
+  const auto folder = std::filesystem::temp_directory_path() / ("anyattn_replay_test_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const auto file = folder / (name + ".yaml");
+  std::ofstream(file) << "version: 1\nplugins: {search: [" << ANYATTN_NAIVE_DIR << "/" << name << "]}\n";
+  anyattn::Runtime runtime({file.string(), "", "error", 2});
+  std::filesystem::remove_all(folder);
+  return runtime;
+}
+
+TEST_CASE("replay_passes_another_right_backend_and_catches_wrong_ones") {
+  struct BackendCase {
+    const char* plugin;
+    const char* model;
+    bool right;
+  };
+  const BackendCase cases[] = {{"naive", "tiny/window", true},
+                               {"naive", "tiny/mla", true},
+                               {"window_off_by_one", "tiny/window", false},
+                               {"tail_of_last_block", "tiny/full", false},
+                               {"head_group", "tiny/full", false}};
+  for (const BackendCase& c : cases) {
+    CAPTURE(c.plugin);
+    CAPTURE(c.model);
+    const RunReport report = serve(options_of(c.model), small_trace(), runtime_of_naive(c.plugin));
+    CAPTURE(report.checks.first_failure);
+    CHECK(report.kinds[0].plugin == "org.anyattn.naive");
+    CHECK((report.checks.rows_outside == 0) == c.right);
+    CHECK((report.checks.worst_error_over_bound <= 1) == c.right);
+    CHECK(report.checks.first_failure.empty() == c.right);
+  }
 }
 
 TEST_CASE("replay_refuses_models_and_traces_it_cannot_serve") {
