@@ -25,6 +25,23 @@ bool option_matches(const config::Option& option, const anyattn_problem& problem
 // flag and environment stand above rules; a backend named in the file stands below them.
 bool is_above_rules(const config::Origin& origin) { return origin.text == "flag" || origin.text.starts_with("environment "); }
 
+std::optional<Must> find_must(const std::string& call, const config::Config& config, const OwnedProblem& problem,
+                              uint32_t phase, uint32_t device_kind) {
+  if (!call.empty()) return Must{call, "call"};
+  const bool named = !config.backend.empty();
+  if (named && is_above_rules(config.backend_origin)) return Must{config.backend, config.backend_origin.text};
+
+  const bool whole = problem.phase() == ANYATTN_PHASE_BOTH;
+  anyattn_problem view = problem.view();
+  view.phase = phase;
+  for (const config::Rule& rule : config.rules) {
+    const auto matches = [&](const config::Option& option) { return option_matches(option, view, device_kind, whole); };
+    if (std::ranges::all_of(rule.when, matches)) return Must{rule.backend, "rule " + rule.origin.text};
+  }
+  if (named) return Must{config.backend, "selection.backend " + config.backend_origin.text};
+  return std::nullopt;
+}
+
 std::string device_kinds_text() {
   std::string text;
   for (const config::DeviceKindName& kind : config::kDeviceKinds) text += (text.empty() ? "" : " | ") + std::string(kind.name);
@@ -48,21 +65,10 @@ std::string check_option(const config::Option& option) {
 
 }  // namespace
 
-std::optional<Must> find_must(const Request& request, const config::Config& config, const OwnedProblem& problem,
-                              uint32_t phase) {
-  if (!request.backend.empty()) return Must{request.backend, "call"};
-  const bool named = !config.backend.empty();
-  if (named && is_above_rules(config.backend_origin)) return Must{config.backend, config.backend_origin.text};
-
+Musts find_musts(const std::string& call, const config::Config& config, const OwnedProblem& problem, uint32_t device_kind) {
   const bool whole = problem.phase() == ANYATTN_PHASE_BOTH;
-  anyattn_problem view = problem.view();
-  view.phase = phase;
-  for (const config::Rule& rule : config.rules) {
-    const auto matches = [&](const config::Option& o) { return option_matches(o, view, request.device->device_kind, whole); };
-    if (std::ranges::all_of(rule.when, matches)) return Must{rule.backend, "rule " + rule.origin.text};
-  }
-  if (named) return Must{config.backend, "selection.backend " + config.backend_origin.text};
-  return std::nullopt;
+  return {find_must(call, config, problem, whole ? ANYATTN_PHASE_DECODE : problem.phase(), device_kind),
+          find_must(call, config, problem, whole ? ANYATTN_PHASE_PREFILL : problem.phase(), device_kind)};
 }
 
 std::vector<Ordered> ask_order(const config::Config& config, const registry::View& view, uint32_t device_kind) {

@@ -18,10 +18,15 @@ struct Must {
   std::string origin;
 };
 
-// The nearest of call, flag, environment, first matching rule, selection.backend. `phase` is the part asked about; where the
-// whole problem has phase both, rules for its part and rules for both match.
-std::optional<Must> find_must(const Request& request, const config::Config& config, const OwnedProblem& problem,
-                              uint32_t phase);
+// The nearest of call, flag, environment, first matching rule, selection.backend, for each part of the problem: decode and
+// prefill where its phase is both (rules for a part and rules for both match), else twice its own phase.
+struct Musts {
+  std::optional<Must> decode;
+  std::optional<Must> prefill;
+  bool any() const { return decode || prefill; }
+  bool same() const { return decode.has_value() == prefill.has_value() && (!decode || decode->name == prefill->name); }
+};
+Musts find_musts(const std::string& call, const config::Config& config, const OwnedProblem& problem, uint32_t device_kind);
 
 // Names to ask on a device kind without a must: selection.order, then what is registered or failed beside it, by plugin id
 // and name.

@@ -14,6 +14,13 @@
 namespace anyattn::selector {
 namespace {
 
+// What stays the same while one device is asked.
+struct Question {
+  const config::Config& config;
+  const anyattn_device_facts& device;
+  bool ask_all;
+};
+
 Decision refuse(Decision decision, ErrorText error) {
   decision.error = error.error;
   decision.status = error.status;
@@ -57,27 +64,20 @@ Decision accept(Decision decision, const anyattn_device_facts& device, std::vect
 }
 
 // One backend for the whole problem.
-Decision select_one(Decision decision, const Request& request, const config::Config& config, Walk& walk,
-                    const std::optional<Must>& must) {
-  std::vector<const anyattn_device_facts*> devices{request.device};
-  if (!must) devices.insert(devices.end(), request.fallback_devices.begin(), request.fallback_devices.end());
-  for (const anyattn_device_facts* device : devices) {
-    std::optional<Taken> taken = walk.run(decision.problem, *device, must, request.ask_all);
-    if (!taken) continue;
-    std::string origin = taken->origin;
-    if (device != request.device)
-      origin += fmt::format(", fallen from {} to {}", config::device_kind_name(request.device->device_kind),
-                            config::device_kind_name(device->device_kind));
-    decision.candidates = std::move(walk.candidates());
-    std::vector<OwnedSpec> specs = std::move(taken->answer.specs);
-    const uint32_t phase = decision.problem.phase();
-    return accept(std::move(decision), *device, {choice_of(phase, std::move(*taken))}, std::move(specs), std::move(origin));
+Decision select_one(Decision decision, const Question& question, Walk& walk, const std::optional<Must>& must) {
+  const anyattn_device_facts& device = question.device;
+  const size_t start = walk.candidates().size();
+  std::optional<Taken> taken = walk.run(decision.problem, device, must, question.ask_all);
+  if (!taken) {
+    const std::span asked = std::span(walk.candidates()).subspan(start);
+    return refuse(std::move(decision),
+                  must ? explain_must(*must, decision.problem, device.device_kind, asked, question.config, walk.view())
+                       : explain_nobody(decision.problem, device.device_kind, asked, walk.view()));
   }
-  decision.candidates = std::move(walk.candidates());
-  const uint32_t kind = request.device->device_kind;
-  ErrorText error = must ? explain_must(*must, decision.problem, kind, decision.candidates, config, walk.view())
-                         : explain_nobody(decision.problem, kind, decision.candidates, walk.view());
-  return refuse(std::move(decision), std::move(error));
+  std::string origin = taken->origin;
+  std::vector<OwnedSpec> specs = std::move(taken->answer.specs);
+  const uint32_t phase = decision.problem.phase();
+  return accept(std::move(decision), device, {choice_of(phase, std::move(*taken))}, std::move(specs), std::move(origin));
 }
 
 // Block sizes worth trying for two backends: each one's answer, then each one's list.
@@ -113,11 +113,11 @@ std::optional<Pair> pair_up(const Taken& decode, const Taken& prefill, const Own
 }
 
 // One backend a phase, because rules say so for at least one of them. Both read the same blocks or neither is taken.
-Decision select_two(Decision decision, const Request& request, const config::Config& config, Walk& walk,
-                    const std::array<std::optional<Must>, 2>& musts) {
+Decision select_two(Decision decision, const Question& question, Walk& walk, const Musts& parts) {
+  const std::array<const std::optional<Must>*, 2> musts{&parts.decode, &parts.prefill};
   constexpr std::array<uint32_t, 2> kPhases{ANYATTN_PHASE_DECODE, ANYATTN_PHASE_PREFILL};
-  const anyattn_device_facts& device = *request.device;
-  const size_t first = musts[0] ? 0 : 1;  // the one a rule names; the other follows it
+  const anyattn_device_facts& device = question.device;
+  const size_t first = parts.decode ? 0 : 1;  // the one a rule names; the other follows it
   std::array<std::optional<Taken>, 2> taken;
   const auto pair_with_first = [&](const Taken& other) {
     return first == 0 ? pair_up(*taken[0], other, decision.problem, device)
@@ -132,20 +132,22 @@ Decision select_two(Decision decision, const Request& request, const config::Con
     if (part != first)
       check = [&](const Taken& candidate) -> std::optional<Reason> {
         if (pair_with_first(candidate)) return std::nullopt;
-        must_is_unpaired = must_is_unpaired || (musts[part] && musts[part]->name == candidate.backend.key.name);
+        must_is_unpaired = must_is_unpaired || (*musts[part] && (*musts[part])->name == candidate.backend.key.name);
         return Reason{ANYATTN_REASON_COMBINATION, "kv_cache_spec", candidate.backend.key.name,
                       fmt::format("a spec that {} ({} by {}) accepts too", taken[first]->backend.key.name,
                                   phase_name(kPhases[first]), taken[first]->origin),
                       "one backend for both phases"};
       };
-    taken[part] = walk.run(problem, device, musts[part], request.ask_all, check);
+    taken[part] = walk.run(problem, device, *musts[part], question.ask_all, check);
     if (taken[part]) continue;
 
-    decision.candidates = std::move(walk.candidates());
-    const std::span asked = std::span(decision.candidates).subspan(start);
-    ErrorText error = musts[part] ? explain_must(*musts[part], problem, device.device_kind, asked, config, walk.view())
-                                  : explain_nobody(problem, device.device_kind, asked, walk.view());
+    const std::span asked = std::span(walk.candidates()).subspan(start);
+    const std::optional<Must>& must = *musts[part];
+    ErrorText error = must ? explain_must(*must, problem, device.device_kind, asked, question.config, walk.view())
+                           : explain_nobody(problem, device.device_kind, asked, walk.view());
     if (must_is_unpaired) error.error = Error::kNoCommonSpec;
+    for (Candidate& candidate : walk.candidates())  // the other part's choice is none without this one
+      if (candidate.verdict == Verdict::kChosen) candidate.verdict = Verdict::kEligible;
     return refuse(std::move(decision), std::move(error));
   }
 
@@ -154,7 +156,6 @@ Decision select_two(Decision decision, const Request& request, const config::Con
     // The same one after all: one impl is enough if it takes both phases at once.
     Answer both = ask(taken[0]->backend, decision.problem, device);
     if (both.verdict == Verdict::kEligible) {
-      decision.candidates = std::move(walk.candidates());
       std::vector<OwnedSpec> specs = std::move(both.specs);
       Choice choice{ANYATTN_PHASE_BOTH, taken[0]->backend, both.report, origin};
       return accept(std::move(decision), device, {std::move(choice)}, std::move(specs), origin);
@@ -167,7 +168,6 @@ Decision select_two(Decision decision, const Request& request, const config::Con
                                                     taken[0]->backend.key.name, taken[1]->backend.key.name)});
   taken[0]->answer = std::move(pair->decode);
   taken[1]->answer = std::move(pair->prefill);
-  decision.candidates = std::move(walk.candidates());
   std::vector<Choice> choices{choice_of(kPhases[0], std::move(*taken[0])), choice_of(kPhases[1], std::move(*taken[1]))};
   return accept(std::move(decision), device, std::move(choices), std::move(pair->specs), origin);
 }
@@ -198,15 +198,26 @@ Decision select(const Request& request, const config::Config& config, registry::
   decision.problem = OwnedProblem(*request.problem);
   resolve_kv_cache_dtype(decision.problem);
 
-  if (decision.problem.phase() != ANYATTN_PHASE_BOTH) {
-    const std::optional<Must> must = find_must(request, config, decision.problem, decision.problem.phase());
-    return select_one(std::move(decision), request, config, walk, must);
+  // Rules may name a device, so each device has musts of its own; a must on the device asked for never leaves it.
+  const auto select_on = [&](const anyattn_device_facts& device, const Musts& musts) {
+    const Question question{config, device, request.ask_all};
+    return musts.same() ? select_one(decision, question, walk, musts.decode) : select_two(decision, question, walk, musts);
+  };
+  const auto musts_on = [&](const anyattn_device_facts& device) {
+    return find_musts(request.backend, config, decision.problem, device.device_kind);
+  };
+  const Musts musts = musts_on(*request.device);
+  Decision result = select_on(*request.device, musts);
+  for (const anyattn_device_facts* device : request.fallback_devices) {
+    if (result.ok() || musts.any()) break;
+    Decision fallen = select_on(*device, musts_on(*device));
+    if (!fallen.ok()) continue;
+    fallen.origin += fmt::format(", fallen from {} to {}", config::device_kind_name(request.device->device_kind),
+                                 config::device_kind_name(device->device_kind));
+    result = std::move(fallen);
   }
-  const std::array<std::optional<Must>, 2> musts{find_must(request, config, decision.problem, ANYATTN_PHASE_DECODE),
-                                                 find_must(request, config, decision.problem, ANYATTN_PHASE_PREFILL)};
-  const bool same = musts[0].has_value() == musts[1].has_value() && (!musts[0] || musts[0]->name == musts[1]->name);
-  return same ? select_one(std::move(decision), request, config, walk, musts[0])
-              : select_two(std::move(decision), request, config, walk, musts);
+  result.candidates = std::move(walk.candidates());
+  return result;
 }
 
 }  // namespace anyattn::selector

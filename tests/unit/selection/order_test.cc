@@ -196,6 +196,20 @@ TEST_CASE("only_an_automatic_choice_falls_to_a_device_kind_that_the_file_allows"
   CHECK(world.select(Problem(), "GPU").error == Error::kUnfit);
 }
 
+TEST_CASE("a_rule_for_the_device_fallen_to_is_a_must_there") {
+  World world;
+  FakePlugin gpu = plugin_for("org.gpu", "GPU", "head_size", "128");
+  gpu.backends = {cuda("GPU")};
+  world.add({gpu, plain_plugin("org.cpu", "CPU"), plain_plugin("org.other", "OTHER")});
+  world.config.order["cpu"] = {"CPU"};
+  world.config.rules = {rule({{"device", "cpu"}}, "OTHER", "f:1")};
+  world.device_kind = ANYATTN_DEVICE_CUDA;
+  world.fallback_kinds = {ANYATTN_DEVICE_CPU};
+  const Decision decision = world.select(Problem());
+  CHECK(chosen(decision) == "OTHER");
+  CHECK(decision.origin == "rule f:1, fallen from cuda to cpu");
+}
+
 TEST_CASE("a_must_stays_on_its_device_even_where_its_name_is_on_the_allowed_one_too") {
   World world;
   FakePlugin gpu = plugin_for("org.gpu", "PORTABLE", "head_size", "128");

@@ -53,6 +53,9 @@ TEST_CASE("two_rules_without_a_common_spec_are_an_error") {
   world.config.rules = {phase_rule("decode", "DECODER", "f:1"), phase_rule("prefill", "PREFILLER", "f:2")};
   const Decision decision = world.select(Problem());
   CHECK(decision.error == Error::kNoCommonSpec);
+  REQUIRE(decision.candidates.size() == 2);
+  CHECK(decision.candidates[0].verdict == Verdict::kEligible);
+  CHECK(decision.candidates[1].verdict == Verdict::kRefused);
   CHECK(decision.text.find(
             "backend PREFILLER (asked for by rule f:2) does not take this problem on cpu: kv_cache_spec PREFILLER, "
             "allowed: a spec that DECODER (decode by rule f:1) accepts too") != std::string::npos);
