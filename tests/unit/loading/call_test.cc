@@ -3,6 +3,7 @@
 #include "loader/call.h"
 
 #include <array>
+#include <utility>
 
 #include "anyattn/util.h"
 #include "fake_plugins/counters.h"
@@ -97,13 +98,15 @@ Outcome walk(const anyattn::loader::Plugin& plugin) {
   step("update_block_table", [&](auto* slot, auto* error) {
     return call(callee(slot), error, table.update_block_table, metadata, metadata, nullptr, 0, nullptr);
   });
-  if (metadata) {
-    step("metadata_destroy",
-         [&](auto* slot, auto* error) { return call_void(callee(slot), error, table.metadata_destroy, metadata); });
-  }
-  if (impl)
-    step("impl_destroy", [&](auto* slot, auto* error) { return call_void(callee(slot), error, table.impl_destroy, impl); });
-  // What a throw on the way left behind; the fake itself throws once it was asked to in a destroy.
+  step("metadata_destroy", [&](auto* slot, auto* error) {
+    return call_void(callee(slot), error, table.metadata_destroy, std::exchange(metadata, nullptr));
+  });
+  step("impl_destroy", [&](auto* slot, auto* error) {
+    return call_void(callee(slot), error, table.impl_destroy, std::exchange(impl, nullptr));
+  });
+  // Where a slot on the way failed, the host still destroys what was made.
+  call_void(callee("metadata_destroy"), nullptr, table.metadata_destroy, metadata);
+  call_void(callee("impl_destroy"), nullptr, table.impl_destroy, impl);
   return outcome;
 }
 

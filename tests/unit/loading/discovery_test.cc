@@ -118,7 +118,7 @@ TEST_CASE("a_bad_copy_does_not_shadow_a_good_one") {
   fakes::TempFolder second;
   const fs::path broken = first.add("good");
   const std::string bytes = fakes::read_file(broken);
-  fakes::write_file(broken, bytes.substr(0, bytes.size() / 3));
+  fakes::write_file(broken, bytes.substr(0, fakes::kCutBytes));
   const fs::path whole = second.add("good");
   const Found found = fakes::discover(fakes::config_of({first.path(), second.path()}));
   REQUIRE(found.candidates.size() == 1);
@@ -131,7 +131,7 @@ TEST_CASE("a_bad_copy_does_not_shadow_a_good_one") {
 TEST_CASE("damaged_files_are_skipped_and_never_mapped") {
   fakes::TempFolder folder;
   const std::string good = fakes::read_file(fakes::file("good"));
-  fakes::write_file(folder.path() / "anyattn_cut.so", good.substr(0, good.size() / 2));
+  fakes::write_file(folder.path() / "anyattn_cut.so", good.substr(0, fakes::kCutBytes));
   fakes::write_file(folder.path() / "anyattn_empty.so", "");
   fakes::write_file(folder.path() / "anyattn_text.so", "id: not a plugin\n");
   std::string other_machine = good;
@@ -243,7 +243,7 @@ TEST_CASE("pinned_file_inside_a_searched_folder_is_no_duplicate") {
 TEST_CASE("required_entry_that_fails_carries_the_whole_reason") {
   fakes::TempFolder folder;
   const fs::path path = folder.add("good");
-  fakes::write_file(path, fakes::read_file(path).substr(0, 5000));
+  fakes::write_file(path, fakes::read_file(path).substr(0, fakes::kCutBytes));
   struct Row {
     const char* what;
     anyattn::config::PluginEntry pin;
@@ -287,7 +287,7 @@ TEST_CASE("one_file_in_two_entries_is_told_not_dropped") {
 TEST_CASE("required_entry_through_a_link_carries_the_reason_of_the_file") {
   fakes::TempFolder folder;
   const fs::path path = folder.add("good");
-  fakes::write_file(path, fakes::read_file(path).substr(0, 5000));
+  fakes::write_file(path, fakes::read_file(path).substr(0, fakes::kCutBytes));
   fs::create_symlink(path, folder.path() / "link.so");
   auto config = fakes::config_of({});
   config.entries = {entry("", (folder.path() / "link.so").string(), true)};

@@ -27,6 +27,9 @@ namespace fs = std::filesystem;
 inline fs::path folder(const std::string& name) { return fs::path(ANYATTN_BINARY_DIR) / "tests/fake_plugins" / name; }
 inline fs::path file(const std::string& name) { return folder(name) / ("anyattn_" + name + ".so"); }
 
+// Shorter than what any fake maps, with or without debug information behind it.
+inline constexpr size_t kCutBytes = 5000;
+
 inline std::string read_file(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   std::ostringstream text;

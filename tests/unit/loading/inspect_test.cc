@@ -121,7 +121,7 @@ TEST_CASE("damaged_headers_give_the_reason") {
       {"text", "#!/bin/sh\necho no plugin\n", {"is no ELF file", "7f 45 4c 46"}},
       {"three bytes", std::string(ELFMAG, 3), {"is no ELF file"}},
       {"mark only", good.substr(0, 16), {"is truncated", "16 bytes", "ELF header"}},
-      {"half", good.substr(0, good.size() / 2), {"is truncated", std::to_string(good.size() / 2), "install the file again"}},
+      {"cut", good.substr(0, fakes::kCutBytes), {"is truncated", std::to_string(fakes::kCutBytes), "install the file again"}},
       {"class", patched(good, EI_CLASS, char{ELFCLASS32}), {"ELF class 32-bit", "wanted 64-bit"}},
       {"class 9", patched(good, EI_CLASS, char{9}), {"ELF class unknown", "wanted 64-bit"}},
       {"order", patched(good, EI_DATA, char{ELFDATA2MSB}), {"not little-endian"}},

@@ -254,7 +254,7 @@ TEST_CASE("file_that_changed_after_it_was_listed_is_not_opened") {
   const auto path = folder.add("noop");
   const auto listed = fakes::discover(fakes::config_of({folder.path()})).candidates.at(0);
   const std::string bytes = fakes::read_file(path);
-  fakes::write_file(path, bytes.substr(0, bytes.size() / 2));  // opening this would end the process
+  fakes::write_file(path, bytes.substr(0, fakes::kCutBytes));  // opening this would end the process
   const Opened opened = loader.open(listed);
   REQUIRE(opened.failure.has_value());
   fakes::check_parts(anyattn::discovery::text(*opened.failure), {path.string(), "open", "changed after it was listed"});

@@ -33,18 +33,27 @@ size_t count_mappings(const std::string& part) {
   return count;
 }
 
-double cost_hint(const anyattn::loader::Plugin& plugin) {
+struct Answer {
+  anyattn_support_report report{};
+  std::vector<uint32_t> reasons;  // ids
+};
+
+// Asks the plugin's first backend about a small problem with these feature bits.
+Answer ask(const anyattn::loader::Plugin& plugin, uint64_t features) {
   anyattn_problem problem{};
   problem.struct_size = ANYATTN_PROBLEM_SIZE;
+  problem.num_feature_words = 1;
+  problem.features = &features;
   problem.block_size = 16;
   problem.kv_cache_dtype = "float32";
   anyattn_device_facts facts{};
-  const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, nullptr, [](void*, const anyattn_reason*) {}};
-  anyattn_support_report report{};
-  report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
-  REQUIRE(plugin.backends.at(0).table.supports(plugin.host(), &facts, &problem, &sink, &report, nullptr) == ANYATTN_OK);
-  REQUIRE(report.supported == 1);
-  return report.cost_hint;
+  Answer answer;
+  answer.report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
+  const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, &answer.reasons, [](void* ids, const anyattn_reason* reason) {
+                                   static_cast<std::vector<uint32_t>*>(ids)->push_back(reason->id);
+                                 }};
+  REQUIRE(plugin.backends.at(0).table.supports(plugin.host(), &facts, &problem, &sink, &answer.report, nullptr) == ANYATTN_OK);
+  return answer;
 }
 
 }  // namespace
@@ -60,12 +69,27 @@ TEST_CASE("equal_names_in_two_plugins_and_the_host_stay_apart") {
     for (const std::string& name : order) {
       const Opened opened = loader.open(fakes::candidate(name));
       REQUIRE(opened.plugin);
-      hints[name] = cost_hint(*opened.plugin);
+      hints[name] = ask(*opened.plugin, 0).report.cost_hint;
     }
     CHECK(hints["collision_a"] == 33);  // its helper's 3 and its static's 30
     CHECK(hints["collision_b"] == 55);
   }
   CHECK(anyattn_fake_helper() == 1000);
+}
+
+// The second is the one that the conformance kit must catch: a host alone cannot see what a plugin does not understand.
+TEST_CASE("unknown_feature_bit_is_refused_by_the_sound_fake_and_swallowed_by_the_careless_one") {
+  fakes::TestHost host;
+  Loader loader(host.services());
+  const uint64_t newer = uint64_t{1} << 40;
+  const Opened sound = loader.open(fakes::candidate("good"));
+  REQUIRE(sound.plugin);
+  const Answer no = ask(*sound.plugin, newer);
+  CHECK(no.report.supported == 0);
+  CHECK(no.reasons == std::vector<uint32_t>{ANYATTN_REASON_FEATURE_UNKNOWN});
+  const Opened careless = loader.open(fakes::candidate("ignores_unknown_features"));
+  REQUIRE(careless.plugin);
+  CHECK(ask(*careless.plugin, newer).report.supported == 1);
 }
 
 TEST_CASE("a_hundred_failed_loads_leave_nothing_behind") {
