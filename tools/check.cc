@@ -58,7 +58,6 @@ void require_what_the_kit_has(const CheckOptions& options) {
   if (!options.provider.empty()) {
     throw Failure(kExitUsage, fmt::format("--provider {}: the cpu needs no device provider", options.provider));
   }
-  if (!target.backend.empty()) throw Failure(kExitUsage, "--backend: name the backend itself, as in 'anyattn check CPU_ATTN'");
   const std::string& format = target.kv_cache_dtype;
   const bool plain = format.empty() || format == "auto" || format == target.dtype;
   if (!plain) {

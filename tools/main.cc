@@ -66,13 +66,16 @@ void add_target(CLI::App& verb, TargetOptions& target) {
       ->check(device_mistake);
   verb.add_option("--dtype", target.dtype, "of queries and outputs")
       ->type_name("float32|float16|bfloat16")
-      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}));
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}).description(""));
   verb.add_option("--kv-cache-dtype", target.kv_cache_dtype,
                   "auto, float32, float16, bfloat16 or a backend's own; auto: as --dtype")
       ->type_name("NAME");
   verb.add_option("--block-size", target.block_size, "tokens a cache block; the backend's choice where not given")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1u << 20));
+      ->check(CLI::Range(1u, 1u << 20).description(""));
+}
+
+void add_backend(CLI::App& verb, TargetOptions& target) {
   verb.add_option("--backend", target.backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
       ->type_name("NAME");
 }
@@ -107,6 +110,7 @@ Verb add_explain(CLI::App& app) {
   verb->add_option("--model", options->model, "a model of the table: every kind of its layers is explained")->type_name("ID");
   verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
   add_target(*verb, options->target);
+  add_backend(*verb, options->target);
   add_common(*verb, options->common);
   for (const ProblemFlag& flag : problem_flags()) {
     const auto add = [options, name = flag.name](const std::string& value) { options->problem.emplace_back(name, value); };
@@ -130,9 +134,10 @@ Verb add_generate(CLI::App& app) {
   verb->add_option("--tokenizer", options->tokenizer, "its pieces, llama2.c format")->type_name("FILE")->required();
   verb->add_option("--tokens", options->num_tokens, "how many")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->capture_default_str();
   add_target(*verb, options->target);
+  add_backend(*verb, options->target);
   add_common(*verb, options->common);
   verb->footer(
       footer("  anyattn generate --checkpoint stories260K.bin --tokenizer tok512.bin\n"
@@ -152,9 +157,9 @@ Verb add_run(CLI::App& app) {
       ->required();
   verb->add_option("--format", options->format, "of the file; told by its first line where not given")
       ->type_name("azure|mooncake")
-      ->check(CLI::IsMember({"azure", "mooncake"}));
+      ->check(CLI::IsMember({"azure", "mooncake"}).description(""));
   const auto add_number = [verb](const char* flag, auto& value, uint32_t most, const char* help) {
-    return verb->add_option(flag, value, help)->type_name("N")->check(CLI::Range(1u, most));
+    return verb->add_option(flag, value, help)->type_name("N")->check(CLI::Range(1u, most).description(""));
   };
   add_number("--requests", options->requests, 100'000'000, "the first N; all of a file, 100 built-in ones where not given");
   add_number("--max-prompt", options->max_prompt, 1u << 24, "skip requests with a longer prompt");
@@ -168,6 +173,7 @@ Verb add_run(CLI::App& app) {
   verb->add_option("--seed", options->seed, "of everything drawn")->type_name("N")->capture_default_str();
   verb->add_flag("--saturate", options->saturate, "all requests are there at once");
   add_target(*verb, options->target);
+  add_backend(*verb, options->target);
   add_common(*verb, options->common);
   verb->footer(footer(
       "  anyattn run --model Llama-3.1-8B --trace builtin:chat --requests 20 --layers 1\n"
@@ -200,9 +206,10 @@ Verb add_bench(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   verb->add_option("--min-time", options->min_time_s, "seconds a measurement lasts at least")
       ->type_name("S")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->capture_default_str();
   add_target(*verb, options->target);
+  add_backend(*verb, options->target);
   add_common(*verb, options->common);
   verb->footer(footer("  anyattn bench\n  anyattn bench --dtype bfloat16 --backend CPU_ATTN --min-time 1 --json bench.json\n"));
   return [options] { return bench_backend(*options); };

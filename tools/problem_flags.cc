@@ -69,11 +69,11 @@ const Row kRows[] = {
     {"cp_interleave", &P::cp_interleave, kNeedsCp, {}, "tokens dealt to a rank in a row (1)"},
     {"lse", {}, ANYATTN_FEATURE_LSE, {}, "log-sum-exp wanted"},
     {"batch_invariant", {}, ANYATTN_FEATURE_BATCH_INVARIANT, {}, "a row's bits do not depend on its batch"},
-    {"quantised_query", {}, ANYATTN_FEATURE_QUANTISED_QUERY, {}, "8-bit queries with a scale"},
+    {"quantised_query", {}, ANYATTN_FEATURE_QUANTISED_QUERY, {}, "queries in float8_e4m3fn with a scale"},
     {"kv_scales", {}, ANYATTN_FEATURE_KV_SCALES, {}, "one scale for k, one for v"},
     {"kv_scales_per_head", {}, ANYATTN_FEATURE_KV_SCALES_PER_HEAD, {}, "one scale a kv head"},
-    {"out_scale", {}, ANYATTN_FEATURE_OUT_SCALE, {}, "8-bit output with a scale"},
-    {"out_block_size", &P::out_block_size, ANYATTN_FEATURE_OUT_BLOCK_SCALES, {}, "block-scaled output, values a scale"},
+    {"out_scale", {}, ANYATTN_FEATURE_OUT_SCALE, {}, "output in float8_e4m3fn with a scale"},
+    {"out_block_size", &P::out_block_size, ANYATTN_FEATURE_OUT_BLOCK_SCALES, {}, "output in float8_e4m3fn, values a scale"},
     {"kv_lora_rank", &P::kv_lora_rank, ANYATTN_FEATURE_MLA, {}, "MLA: latent size"},
     {"qk_nope_head_dim", &P::qk_nope_head_dim, ANYATTN_FEATURE_MLA, {}, "MLA (128)"},
     {"qk_rope_head_dim", &P::qk_rope_head_dim, ANYATTN_FEATURE_MLA, {}, "MLA (64)"},
@@ -169,6 +169,10 @@ Problem problem_of(const std::vector<std::pair<std::string, std::string>>& flags
     throw Failure(kExitUsage, "name a model (--model ID) or a problem (--head-size N, or --kv-lora-rank N for MLA)");
   }
   fields.q_dtype = fields.out_dtype = dtype_of(target.dtype, ANYATTN_DTYPE_BFLOAT16);
+  if (problem.has(ANYATTN_FEATURE_QUANTISED_QUERY)) fields.q_dtype = ANYATTN_DTYPE_FLOAT8_E4M3FN;
+  if (problem.has(ANYATTN_FEATURE_OUT_SCALE) || problem.has(ANYATTN_FEATURE_OUT_BLOCK_SCALES)) {
+    fields.out_dtype = ANYATTN_DTYPE_FLOAT8_E4M3FN;
+  }
   if (fields.key_source == ANYATTN_KEYS_PAGED) problem.kv_cache_dtype("auto");
   return on_target(std::move(problem), target);
 }

@@ -23,7 +23,7 @@ struct TargetOptions {
   std::string dtype;            // of queries and outputs
   std::string kv_cache_dtype;
   uint32_t block_size = 0;  // tokens a kernel block
-  std::string backend;      // a must
+  std::string backend;      // a must; check has its subject instead
 };
 
 // Verbs return an ExitCode and throw Failure. Tables go to standard output.
