@@ -86,6 +86,8 @@ constexpr Word<uint32_t> kBases[] = {{ANYATTN_LSE_NATURAL, "natural"}, {ANYATTN_
 constexpr Word<uint32_t> kDtypes[] = {
     {ANYATTN_DTYPE_FLOAT32, "float32"}, {ANYATTN_DTYPE_FLOAT16, "float16"}, {ANYATTN_DTYPE_BFLOAT16, "bfloat16"}};
 
+constexpr Word<uint32_t> kModes[] = {{ANYATTN_METADATA_FAST, "fast"}, {ANYATTN_METADATA_GRAPH_CAPTURE, "graph"}};
+
 template <class E, size_t N>
 E word_value(const Word<E> (&words)[N], std::string_view text, const char* what) {
   std::string allowed;
@@ -274,6 +276,15 @@ const Field kFields[] = {
     {"scales", "k:v scales of a cache with KV_SCALES",
      [](Case& c, std::string_view t) { c.kv_scales = numbers<float>(t, ':'); },
      [](const Case& c) { return joined(c.kv_scales, ':'); }, nullptr},
+    ANYATTN_FLAG_FIELD("kv_transfer", kv_transfer, "blocks are read by another process"),
+    {"graph", "graph level asked for", [](Case& c, std::string_view t) { c.graph_level = size_of(t); },
+     [](const Case& c) { return c.graph_level >= 0 ? text_of(c.graph_level) : std::string(); }, nullptr},
+    {"out", "dtype of out; as the case's where absent",
+     [](Case& c, std::string_view t) { c.out_dtype = word_value(kDtypes, t, "out"); },
+     [](const Case& c) { return word_text(kDtypes, c.out_dtype); }, nullptr},
+    {"mode", "of the metadata: fast or graph", [](Case& c, std::string_view t) { c.mode = word_value(kModes, t, "mode"); },
+     [](const Case& c) { return word_text(kModes, c.mode); }, nullptr},
+    ANYATTN_FLAG_FIELD("retable", retable, "metadata through update_block_table, bitwise as without"),
     {"layout", "name of the accepted cache spec", [](Case& c, std::string_view t) { c.layout = t; },
      [](const Case& c) { return c.layout; }, nullptr},
     ANYATTN_SIZE_FIELD("stride_extra", stride_extra, "bytes added to the block stride"),

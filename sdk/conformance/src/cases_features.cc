@@ -25,6 +25,8 @@ constexpr Line kLines[] = {
     {"feature/lse/@", "paged q=2 kv=1 d=64 lens=3/9 seed=615 lse=@", Dtypes::kAll, "natural|base2"},
     {"feature/batch_invariant", "paged q=2 kv=1 d=64 lens=1/700,1/9,3/70 seed=616 invariant", Dtypes::kAll},
     {"feature/kv_scales", "paged q=2 kv=1 d=64 lens=3/9 seed=617 scales=2:0.5", Dtypes::kAll},
+    {"feature/kv_transfer", "paged q=2 kv=1 d=64 lens=3/9 seed=620 kv_transfer", Dtypes::kAll},
+    {"feature/graph/never", "paged q=2 kv=1 d=64 lens=1/9 seed=621 graph=0", Dtypes::kAll},
     {"feature/mla", "mla_decode q=2 lora=512 nope=128 rope=64 vdim=128 lens=1/9 seed=618", Dtypes::kAll},
     {"feature/ragged", "ragged q=2 kv=1 d=64 lens=3/7,2/2 seed=619", Dtypes::kAll},
 };

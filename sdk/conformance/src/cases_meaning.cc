@@ -52,6 +52,12 @@ constexpr Line kLines[] = {
      "2:1|2:16|4:2"},
     {"meaning/shared_prefix_of_many", "paged q=8 kv=2 d=64 lens=1/70,3/65,1/99,1/64 prefix=64 shared=64 seed=727 lse=natural",
      Dtypes::kAll},
+    {"meaning/out_dtype_@", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=728 lse=natural out=@", Dtypes::kHalves, "float32"},
+    {"meaning/out_narrower_@", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=728 lse=natural out=@", Dtypes::kFloat32,
+     "float16|bfloat16"},
+    {"meaning/metadata_mode_@", "paged q=4 kv=2 d=64 lens=1/37,1/50,1/600 seed=729 lse=natural mode=@", Dtypes::kAll,
+     "fast|graph"},
+    {"meaning/another_block_table", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=730 lse=natural retable", Dtypes::kAll},
 };
 
 }  // namespace

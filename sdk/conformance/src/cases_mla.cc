@@ -32,6 +32,8 @@ constexpr Line kLines[] = {
     {"mla/unowned_slots", "mla_decode q=8 " ANYATTN_DEEPSEEK " lens=1/13,1/16,2/17 seed=212 lse=natural poisons", Dtypes::kAll},
     {"mla/decode_lora_256", "mla_decode q=16 " ANYATTN_SMALL " lens=1/100,1/7,2/65 seed=213 lse=natural", Dtypes::kAll},
     {"mla/decode_lse_@", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/300,1/7 seed=214 lse=@", Dtypes::kAll, "natural|base2"},
+    {"mla/decode_@", "mla_decode q=8 " ANYATTN_DEEPSEEK " lens=3/30,3/7 seed=226 lse=natural @", Dtypes::kAll,
+     "noncausal|causal=0,1"},
     {"mla/decode_without_lse", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/300,1/7 seed=214", Dtypes::kAll},
     {"mla/decode_parts_adjacent", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/30,1/7 seed=215 fused lse=natural",
      Dtypes::kAll},

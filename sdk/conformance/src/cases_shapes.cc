@@ -44,7 +44,7 @@ constexpr Line kLines[] = {
     {"random/long", "paged q=8 kv=1 d=64 seed=905 limits=4/16/8/4096 random=20 lse=natural", Dtypes::kFloat32},
     {"random/ragged", "ragged q=4 kv=2 d=32 seed=906 limits=6/80/40/120 random=40 noncausal lse=natural", Dtypes::kAll},
 
-    {"stories/layer_@", "paged q=8 kv=4 d=8 lens=100/200 data=stories lse=natural layer=@", Dtypes::kAll, "0|1|2|3|4"},
+    {"stories/layer_@", "paged q=8 kv=4 d=8 lens=200/200 data=stories lse=natural layer=@", Dtypes::kAll, "0|1|2|3|4"},
 
     {"full/mixed_@", "paged d=128 " ANYATTN_MIXED " seed=821 lse=natural @", Dtypes::kAll,
      "q=4 kv=4 window=63|q=4 kv=4 window=127|q=4 kv=4 window=255|q=8 kv=2 cap=50|q=5 kv=1|q=5 kv=1 window=255 cap=50",

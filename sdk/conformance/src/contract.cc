@@ -76,6 +76,11 @@ void destroy_takes_null(const Subject& subject, const Case&) {
   subject.backend.impl_destroy(nullptr);
 }
 
+template <class T>
+const T* garbage() {
+  return reinterpret_cast<const T*>(uintptr_t{8});
+}
+
 // A backend with a small batch ready to run, and the arguments of its calls.
 class Ready {
  public:
@@ -107,27 +112,20 @@ class Ready {
              .spec = session.layout().spec()};
   }
 
+  const anyattn_batch& batch() const { return batch_.get(); }
+
   // `edit` makes the arguments wrong; the status must say so.
   template <class Edit>
   void want_forward_refused(const char* what, Edit&& edit) {
     ErrorText error;
-    const auto& backend = session.subject().backend;
-    if (mla_) {
-      anyattn_mqa_args args{};
-      args.struct_size = ANYATTN_MQA_ARGS_SIZE;
-      fill(&args);
-      args.q_latent = q_.view();
-      args.q_pe = q_pe_.view();
-      edit(&args, &args.q_latent);
-      error.expect_refused(backend.forward_mqa(session.impl(), session.metadata(), &args, error.get()), what);
-    } else {
-      anyattn_forward_args args{};
-      args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
-      fill(&args);
-      args.q = q_.view();
-      edit(&args, &args.q);
-      error.expect_refused(backend.forward(session.impl(), session.metadata(), &args, error.get()), what);
-    }
+    const int32_t status = forward(&error, edit);
+    error.expect_refused(status, what);
+  }
+
+  void want_forward_ok() {
+    ErrorText error;
+    const int32_t status = forward(&error, [](auto*, anyattn_tensor*) {});
+    error.expect_ok(status, mla_ ? "forward_mqa" : "forward");
   }
 
   template <class Edit>
@@ -147,6 +145,26 @@ class Ready {
   }
 
  private:
+  template <class Edit>
+  int32_t forward(ErrorText* error, Edit&& edit) {
+    const auto& backend = session.subject().backend;
+    if (mla_) {
+      anyattn_mqa_args args{};
+      args.struct_size = ANYATTN_MQA_ARGS_SIZE;
+      fill(&args);
+      args.q_latent = q_.view();
+      args.q_pe = q_pe_.view();
+      edit(&args, &args.q_latent);
+      return backend.forward_mqa(session.impl(), session.metadata(), &args, error->get());
+    }
+    anyattn_forward_args args{};
+    args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
+    fill(&args);
+    args.q = q_.view();
+    edit(&args, &args.q);
+    return backend.forward(session.impl(), session.metadata(), &args, error->get());
+  }
+
   template <class Args>
   void fill(Args* args) {
     args->lse_base = ANYATTN_LSE_NATURAL;
@@ -220,6 +238,39 @@ void misaligned_query(const Subject& subject, const Case& c) {
                              [](auto*, anyattn_tensor* q) { q->data = static_cast<char*>(q->data) + 4; });
 }
 
+// Written by a host that ends before the host copies: what stands behind is garbage.
+void older_batch(const Subject& subject, const Case& c) {
+  Ready ready(subject, c);
+  anyattn_batch batch = ready.batch();
+  if (ready.session.report().needs_host_lengths) throw NotOffered("reads the host copies, which an older batch lacks");
+  batch.struct_size = ANYATTN_END_OFFSET(anyattn_batch, key_start_loc);
+  batch.query_start_loc_host = batch.seq_lens_host = batch.mm_prefix_start_loc = batch.mm_prefix_ranges = garbage<int32_t>();
+  batch.causal = garbage<uint8_t>();
+  ready.session.update(batch);
+  ready.want_forward_ok();
+}
+
+void older_problem(const Subject& subject, const Case& c) {
+  Problem problem(smallest(subject, c, false), 0);
+  problem.edit().struct_size = ANYATTN_END_OFFSET(anyattn_problem, v_head_dim);
+  problem.edit().window_left = problem.edit().window_right = -77;
+  problem.edit().logits_soft_cap = -1.0;
+  const SupportAnswer answer = ask(subject, *problem.get());
+  if (!answer.report.supported) throw Failure("supports reads behind the end of an older problem: " + answer.reasons[0].text());
+}
+
+void newer_batch(const Subject& subject, const Case& c) {
+  struct Newer {
+    anyattn_batch known;
+    const void* unknown;
+  };
+  Ready ready(subject, c);
+  Newer newer{ready.batch(), garbage<void>()};
+  newer.known.struct_size = sizeof newer;
+  ready.session.update(newer.known);
+  ready.want_forward_ok();
+}
+
 struct Rule {
   const char* name;
   void (*run)(const Subject&, const Case&);
@@ -240,6 +291,9 @@ constexpr Rule kRules[] = {
     {"unknown_lse_base", unknown_lse_base},
     {"query_of_another_dtype", query_of_another_dtype},
     {"misaligned_query", misaligned_query},
+    {"older_batch", older_batch},
+    {"older_problem", older_problem},
+    {"newer_batch", newer_batch},
 };
 
 }  // namespace

@@ -35,7 +35,6 @@ int32_t Host::parallel_for(void* context, uint64_t count, uint64_t grain, anyatt
   auto* host = static_cast<Host*>(context);
   if (!fn) return ANYATTN_INVALID_ARGUMENT;
   if (host->inside_) host->nested_ = true;
-  ++host->parallel_calls_;
   grain = std::max<uint64_t>(grain, 1);
   auto& ranges = host->ranges_;
   ranges.clear();

@@ -26,7 +26,6 @@ class Host {
   // The order and the split of the next parallel_for calls depend on the seed only.
   void reseed(uint64_t seed) { generator_ = SplitMix64(seed); }
 
-  uint64_t parallel_calls() const { return parallel_calls_; }
   const std::vector<std::string>& log() const { return log_; }
 
   // A parallel_for inside a parallel_for, which the interface forbids, was seen.
@@ -43,7 +42,6 @@ class Host {
   SplitMix64 generator_{0};
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
   std::vector<std::string> log_;
-  uint64_t parallel_calls_ = 0;
   bool inside_ = false;
   bool nested_ = false;
 };

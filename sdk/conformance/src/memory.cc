@@ -59,17 +59,18 @@ CacheMemory::CacheMemory(uint64_t num_blocks, uint64_t block_stride_bytes, std::
   std::sort(used_.begin(), used_.end());
   used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t inner = (num_blocks_ * stride_ + page - 1) / page * page;
-  map_bytes_ = inner + 2 * page;
+  inner_bytes_ = (num_blocks_ * stride_ + page - 1) / page * page;
+  map_bytes_ = inner_bytes_ + 2 * page;
   void* map = mmap(nullptr, map_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED)
     throw std::runtime_error(text("the kit cannot reserve %zu bytes of address space for a cache", map_bytes_));
   map_ = static_cast<std::byte*>(map);
   base_ = map_ + page;
-  if (mprotect(base_, inner, PROT_READ | PROT_WRITE) != 0) {
+  if (mprotect(base_, inner_bytes_, PROT_READ | PROT_WRITE) != 0) {
     munmap(map_, map_bytes_);
-    throw std::runtime_error(text("the kit cannot make %zu bytes of a cache writable", inner));
+    throw std::runtime_error(text("the kit cannot make %zu bytes of a cache writable", inner_bytes_));
   }
+  paint(base_ + num_blocks_ * stride_, inner_bytes_ - num_blocks_ * stride_);
 }
 
 CacheMemory::~CacheMemory() { munmap(map_, map_bytes_); }
@@ -80,8 +81,9 @@ std::vector<std::byte> CacheMemory::image() const {
   return bytes;
 }
 
-void CacheMemory::restore(const std::vector<std::byte>& image) {
-  for (size_t i = 0; i < used_.size(); ++i) std::memcpy(block(used_[i]), image.data() + i * stride_, stride_);
+void CacheMemory::check() const {
+  const uint64_t end = num_blocks_ * stride_;
+  if (!painted(base_ + end, inner_bytes_ - end)) throw Failure("bytes behind the cache were written");
 }
 
 }  // namespace anyattn::conformance

@@ -18,6 +18,8 @@ class Block {
  public:
   Block() = default;
   Block(std::string name, size_t bytes, Fill fill);
+  Block(Block&&) = default;
+  Block& operator=(Block&&) = default;
 
   void* data() { return bytes_ ? store_.data() + offset_ : nullptr; }
   const void* data() const { return bytes_ ? store_.data() + offset_ : nullptr; }
@@ -63,15 +65,18 @@ class CacheMemory {
   uint64_t stride() const { return stride_; }
   const std::vector<int64_t>& used() const { return used_; }  // sorted; what image() holds
 
+  // Throws Failure if bytes behind the last block changed.
+  void check() const;
+
   // The bytes of every used block, one after the other.
   std::vector<std::byte> image() const;
-  void restore(const std::vector<std::byte>& image);
 
  private:
   uint64_t num_blocks_;
   uint64_t stride_;
   std::vector<int64_t> used_;
   std::byte* map_ = nullptr;
+  size_t inner_bytes_ = 0;
   size_t map_bytes_ = 0;
   std::byte* base_ = nullptr;
 };

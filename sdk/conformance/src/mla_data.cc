@@ -94,9 +94,10 @@ MlaData make_mla_data(const Case& c) {
   return data;
 }
 
-RowRules mla_rules(const Case& c, const MlaData& data, uint32_t rank) {
+RowRules mla_rules(const Case& c, const MlaData& data, size_t request, uint32_t rank) {
   RowRules rules;
   rules.softmax_scale = data.softmax_scale;
+  rules.causal = c.causal.empty() ? !c.non_causal : c.causal[request] != 0;
   if (c.cp_world_size > 0) {
     rules.cp_world_size = static_cast<uint32_t>(c.cp_world_size);
     rules.cp_interleave = static_cast<uint32_t>(c.cp_interleave);
@@ -108,9 +109,9 @@ RowRules mla_rules(const Case& c, const MlaData& data, uint32_t rank) {
 Reference mla_decode_reference(const Case& c, const MlaData& data, uint32_t rank) {
   const int depth = c.kv_lora_rank + c.rope;
   const HeadShape shape{c.num_q_heads, 1, depth, c.kv_lora_rank};
-  const RowRules rules = mla_rules(c, data, rank);
   Reference reference;
   for (size_t r = 0; r < c.lens.size(); ++r) {
+    const RowRules rules = mla_rules(c, data, r, rank);
     const auto read = [&, r](int width) {
       return [&, r, width](int64_t key, float* into) {
         std::copy_n(data.rows.begin() + (data.key_start[r] + position_of_key(rules, key)) * depth, width, into);

@@ -24,8 +24,8 @@ struct MlaData {
 // decode: q = D(seed), rows = D(seed + 1). prefill: W_UK, W_UV, latents, rope keys, q of the five seeds.
 MlaData make_mla_data(const Case& c);
 
-// Rules of decode rows on rank `rank` of the case's shards.
-RowRules mla_rules(const Case& c, const MlaData& data, uint32_t rank);
+// Rules of the request's decode rows on rank `rank` of the case's shards.
+RowRules mla_rules(const Case& c, const MlaData& data, size_t request, uint32_t rank);
 
 Reference mla_decode_reference(const Case& c, const MlaData& data, uint32_t rank);
 

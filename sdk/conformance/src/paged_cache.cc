@@ -121,6 +121,7 @@ void PagedCache::check_stored(const std::vector<Plane>& planes) {
       }
     }
   }
+  memory_->check();
   const std::vector<std::byte> now = memory_->image();
   const auto differs = std::mismatch(now.begin(), now.end(), image_.begin());
   if (differs.first == now.end()) return;
@@ -136,6 +137,7 @@ void PagedCache::forget(int64_t block) {
 }
 
 void PagedCache::check_unchanged(const char* slot) const {
+  memory_->check();
   if (memory_->image() != image_) throw Failure(std::string(slot) + " wrote to the cache");
 }
 

@@ -69,10 +69,16 @@ PlainCall::PlainCall(Session& session, const Case& c, const PlainData& data, uin
 
 Outputs PlainCall::run() {
   session_.subject().host->reseed(c_.seeds[0]);
-  session_.update(batch_.get());
+  if (c_.retable) {
+    other_.emplace(c_, session_.limits(), false, session_.report().needs_host_lengths != 0);
+    other_->set_table(std::vector<std::vector<int64_t>>(c_.lens.size(), {0}), session_.limits());
+    session_.update_through(other_->get(), batch_.get());
+  } else {
+    session_.update(batch_.get());
+  }
   const int64_t gap = c_.fused ? (int64_t{c_.num_kv_heads} * (data_.shape.head_size + data_.shape.head_size_v) + 7) / 8 * 8 : 0;
   Tensor q("q", c_.dtype, data_.num_tokens, {c_.num_q_heads, c_.head_size}, gap);
-  Tensor out("out", c_.dtype, data_.num_tokens, {c_.num_q_heads, data_.shape.head_size_v}, c_.fused ? 8 : 0);
+  Tensor out("out", out_dtype_of(c_), data_.num_tokens, {c_.num_q_heads, data_.shape.head_size_v}, c_.fused ? 8 : 0);
   Tensor lse, sinks, slopes, sparse, k_scale, v_scale;
   q.write(data_.q);
   anyattn_forward_args args{};
@@ -127,7 +133,8 @@ void PlainCall::store() {
   const size_t half = slots.size() / 2;
   store_range(slots, 0, half);
   store_range(slots, half, slots.size());
-  k_ = v_ = Tensor();
+  k_ = Tensor();
+  v_ = Tensor();
   const float k_scale = c_.kv_scales.empty() ? 1.0f : c_.kv_scales[0];
   const float v_scale = c_.kv_scales.empty() ? 1.0f : c_.kv_scales[1];
   const auto element = [this](const std::vector<float>& from, int64_t depth, float scale) {

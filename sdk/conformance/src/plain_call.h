@@ -5,6 +5,7 @@
 #define ANYATTN_CONFORMANCE_PLAIN_CALL_H
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "batch.h"
@@ -38,6 +39,7 @@ class PlainCall {
   const PlainData& data_;
   uint32_t rank_;
   Batch batch_;
+  std::optional<Batch> other_;  // of retable; lives as long as the metadata made of it
   std::unique_ptr<PagedCache> cache_;
   Tensor k_, v_;
 };

@@ -75,6 +75,8 @@ uint64_t features_of(const Case& c, uint32_t rank) {
   add(c.invariant, ANYATTN_FEATURE_BATCH_INVARIANT);
   add(!c.kv_scales.empty(), ANYATTN_FEATURE_KV_SCALES);
   add(is_mla(c), ANYATTN_FEATURE_MLA);
+  add(c.kv_transfer, ANYATTN_FEATURE_KV_TRANSFER);
+  add(c.graph_level >= 0, ANYATTN_FEATURE_GRAPH);
   return features;
 }
 
@@ -92,7 +94,8 @@ Problem::Problem(const Case& c, uint32_t rank) : kv_cache_dtype_(dtype_name(c.dt
   problem_.head_size = static_cast<uint32_t>(c.head_size);
   problem_.head_size_v = static_cast<uint32_t>(c.head_size_v > 0 ? c.head_size_v : c.head_size);
   problem_.q_dtype = c.dtype;
-  problem_.out_dtype = c.dtype;
+  problem_.out_dtype = out_dtype_of(c);
+  problem_.graph_level = static_cast<uint32_t>(std::max(c.graph_level, 0));
   problem_.block_size = ragged ? 0 : static_cast<uint32_t>(c.block_size);
   problem_.kv_cache_dtype = ragged ? nullptr : kv_cache_dtype_.c_str();
   problem_.window_left = c.window_left;

@@ -20,9 +20,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 uint32_t base_of(const Case& c) { return c.lse_base ? c.lse_base : ANYATTN_LSE_NATURAL; }
 
 std::vector<std::vector<int64_t>> key_rows(const Case& c, const MlaData& data, uint32_t rank) {
-  const RowRules rules = mla_rules(c, data, rank);
   std::vector<std::vector<int64_t>> rows;
   for (size_t r = 0; r < c.lens.size(); ++r) {
+    const RowRules rules = mla_rules(c, data, r, rank);
     const int64_t count = shard_length(c.lens[r].key_len, rules.cp_world_size, rank, rules.cp_interleave);
     auto& of_request = rows.emplace_back();
     for (int64_t key = 0; key < count; ++key) of_request.push_back(data.key_start[r] + position_of_key(rules, key));
@@ -241,6 +241,7 @@ void check_relations(Session& session, const Case& c, const MlaData& data, const
   // Requests alone (invariant), or the batch without its requests of no keys (padded).
   for (size_t r = 0; r < c.lens.size(); ++r) {
     Case part = c;
+    if (!c.causal.empty() && c.invariant) part.causal = {c.causal[r]};
     part.lens = c.invariant ? std::vector<RequestLens>{c.lens[r]} : c.lens;
     std::erase_if(part.lens, [](const RequestLens& lens) { return lens.key_len == 0; });
     if (part.lens.empty()) continue;

@@ -68,14 +68,15 @@ Session::Session(const Subject& subject, const Case& c, uint32_t rank) : subject
   try {
     create(c, rank);
   } catch (...) {
-    subject_.backend.metadata_destroy(metadata_);
+    subject_.backend.metadata_destroy(step_.metadata);
     subject_.backend.impl_destroy(impl_);
     throw;
   }
 }
 
 Session::~Session() {
-  subject_.backend.metadata_destroy(metadata_);
+  subject_.backend.metadata_destroy(other_.metadata);
+  subject_.backend.metadata_destroy(step_.metadata);
   subject_.backend.impl_destroy(impl_);
 }
 
@@ -104,19 +105,28 @@ void Session::create(const Case& c, uint32_t rank) {
                                       layout_ ? layout_->spec() : nullptr, &impl_, error.get()),
                   "impl_create");
   if (!impl_) throw Failure("impl_create answers OK and gives no impl");
-  anyattn_memory memory{};
-  memory.struct_size = ANYATTN_MEMORY_SIZE;
-  error.expect_ok(backend.memory(impl_, &limits_, &memory, error.get()), "memory");
-  scratch_ = Block("scratch", memory.scratch_bytes, Fill::kNan);
-  persistent_ = Block("persistent", memory.persistent_bytes, Fill::kZero);
-  pinned_ = Block("pinned", memory.pinned_bytes, Fill::kZero);
+  memory_.struct_size = ANYATTN_MEMORY_SIZE;
+  error.expect_ok(backend.memory(impl_, &limits_, &memory_, error.get()), "memory");
+  scratch_ = Block("scratch", memory_.scratch_bytes, Fill::kNan);
   uint32_t level = 0;
   error.expect_ok(backend.warmup(impl_, &limits_, nullptr, scratch_.data(), &level, error.get()), "warmup");
   scratch_.check();
-  error.expect_ok(backend.metadata_create(impl_, &limits_, ANYATTN_METADATA_NORMAL, persistent_.data(), pinned_.data(),
-                                          &metadata_, error.get()),
-                  "metadata_create");
-  if (!metadata_) throw Failure("metadata_create answers OK and gives no metadata");
+  if (static_cast<int>(level) < c.graph_level)
+    throw Failure(text("warmup reaches graph level %u; supports took %d", level, c.graph_level));
+  mode_ = c.mode;
+  create_step(&step_);
+}
+
+void Session::create_step(Step* step) {
+  step->persistent = Block("persistent", memory_.persistent_bytes, Fill::kZero);
+  step->pinned = Block("pinned", memory_.pinned_bytes, Fill::kZero);
+  ErrorText error;
+  const int32_t status = subject_.backend.metadata_create(impl_, &limits_, mode_, step->persistent.data(), step->pinned.data(),
+                                                          &step->metadata, error.get());
+  const bool no_graphs = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE && answer_.report.graph_level == ANYATTN_GRAPH_NEVER;
+  if (no_graphs && status == ANYATTN_UNSUPPORTED) throw NotOffered("no graph is ever captured");
+  error.expect_ok(status, "metadata_create");
+  if (!step->metadata) throw Failure("metadata_create answers OK and gives no metadata");
 }
 
 // "No" must be true: with the simplest layout, impl_create has to refuse as well.
@@ -145,7 +155,19 @@ void* Session::scratch() {
 
 void Session::update(const anyattn_batch& batch) {
   hot("metadata_update",
-      [&](anyattn_error* error) { return subject_.backend.metadata_update(metadata_, &batch, nullptr, error); });
+      [&](anyattn_error* error) { return subject_.backend.metadata_update(step_.metadata, &batch, nullptr, error); });
+}
+
+void Session::update_through(const anyattn_batch& other, const anyattn_batch& wanted) {
+  const anyattn_backend& backend = subject_.backend;
+  if (!backend.update_block_table) throw NotOffered("no slot update_block_table; the host updates the metadata instead");
+  if (!other_.metadata) create_step(&other_);
+  hot("metadata_update",
+      [&](anyattn_error* error) { return backend.metadata_update(other_.metadata, &other, nullptr, error); });
+  hot("update_block_table", [&](anyattn_error* error) {
+    return backend.update_block_table(step_.metadata, other_.metadata, wanted.block_table, wanted.block_table_stride, nullptr,
+                                      error);
+  });
 }
 
 void Session::check_hot(const char* slot, size_t log_lines) const {
@@ -153,8 +175,10 @@ void Session::check_hot(const char* slot, size_t log_lines) const {
   if (log.size() > log_lines) throw Failure(std::string(slot) + " logs on the hot path: " + log.back());
   if (subject_.host->nested()) throw Failure(std::string(slot) + " calls parallel_for inside parallel_for");
   scratch_.check();
-  persistent_.check();
-  pinned_.check();
+  for (const Step* step : {&step_, &other_}) {
+    step->persistent.check();
+    step->pinned.check();
+  }
 }
 
 }  // namespace anyattn::conformance

@@ -53,12 +53,15 @@ class Session {
   const Layout& layout() const { return *layout_; }
   const anyattn_limits& limits() const { return limits_; }
   anyattn_impl* impl() const { return impl_; }
-  const anyattn_metadata* metadata() const { return metadata_; }
+  const anyattn_metadata* metadata() const { return step_.metadata; }
   uint32_t block_size() const { return layout_ ? layout_->block_size() : 0; }
 
   // Scratch, poisoned anew for each call.
   void* scratch();
   void update(const anyattn_batch& batch);
+  // The same through update_block_table: `other` differs from the wanted batch in its table only. Throws NotOffered where the
+  // backend has no such slot.
+  void update_through(const anyattn_batch& other, const anyattn_batch& wanted);
   // Runs one hot call `slot`; throws Failure unless it answers OK, stays silent and keeps to its memory.
   template <class Call>
   void hot(const char* slot, Call&& call) {
@@ -70,7 +73,14 @@ class Session {
   }
 
  private:
+  // One metadata and the memory it owns.
+  struct Step {
+    Block persistent, pinned;
+    anyattn_metadata* metadata = nullptr;
+  };
+
   void create(const Case& c, uint32_t rank);
+  void create_step(Step* step);
   void refuse_again();
   void check_hot(const char* slot, size_t log_lines) const;
 
@@ -80,8 +90,10 @@ class Session {
   std::optional<Layout> layout_;
   anyattn_limits limits_{};
   anyattn_impl* impl_ = nullptr;
-  anyattn_metadata* metadata_ = nullptr;
-  Block scratch_, persistent_, pinned_;
+  anyattn_memory memory_{};
+  uint32_t mode_ = ANYATTN_METADATA_NORMAL;
+  Block scratch_;
+  Step step_, other_;
 };
 
 }  // namespace anyattn::conformance

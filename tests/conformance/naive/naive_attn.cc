@@ -15,7 +15,8 @@ uint64_t known_features() {
       bits({ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL, ANYATTN_FEATURE_WINDOW, ANYATTN_FEATURE_SOFT_CAP,
             ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC, ANYATTN_FEATURE_SINKS,
             ANYATTN_FEATURE_MM_PREFIX, ANYATTN_FEATURE_SPARSE_TOPK, ANYATTN_FEATURE_CHUNKED_LOCAL, ANYATTN_FEATURE_CP_DECODE,
-            ANYATTN_FEATURE_CP_PREFILL, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT, ANYATTN_FEATURE_KV_SCALES});
+            ANYATTN_FEATURE_CP_PREFILL, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT, ANYATTN_FEATURE_KV_SCALES,
+            ANYATTN_FEATURE_KV_TRANSFER, ANYATTN_FEATURE_GRAPH});
   if (mutated(Mutation::kRefusesWindows) || mutated(Mutation::kCreatesWhatItRefuses)) known &= ~bits({ANYATTN_FEATURE_WINDOW});
   return known;
 }
@@ -48,6 +49,9 @@ void NaiveAttn::supports(const anyattn::Host&, const anyattn_device_facts&, cons
   if (mutated(Mutation::kAnnouncesAll) && !has(p, ANYATTN_FEATURE_MLA)) return;
   anyattn::refuse_features(p, known_features(), reasons);
   refuse_common(p, reasons);
+  if (has(p, ANYATTN_FEATURE_GRAPH) && p.graph_level > ANYATTN_GRAPH_NEVER) {
+    reasons.add(ANYATTN_REASON_GRAPH_LEVEL, "graph_level", std::to_string(p.graph_level), "0 (never)");
+  }
 }
 
 void NaiveAttn::kv_cache_spec(const anyattn::Host&, const anyattn_device_facts&, const anyattn_problem& p,
@@ -125,8 +129,8 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
   Call call{
       .batch = batch, .args = args, .q = {}, .out = {}, .k = {}, .v = {}, .lse = {}, .sparse = {}, .sinks = {}, .slopes = {}};
   call.q = anyattn::view<3>(args.q, {.name = "q", .dtype = dtype, .shape = {tokens, heads, depth}, .rows_at_least = true});
-  call.out =
-      anyattn::view<3>(args.out, {.name = "out", .dtype = dtype, .shape = {tokens, heads, width}, .rows_at_least = true});
+  call.out = anyattn::view<3>(
+      args.out, {.name = "out", .dtype = problem_.out_dtype, .shape = {tokens, heads, width}, .rows_at_least = true});
   call.lse =
       anyattn::optional_view<2>(args.lse, {.name = "lse", .dtype = f32, .shape = {tokens, heads}, .rows_at_least = true});
   if (ragged) {

@@ -8,8 +8,10 @@ using anyattn::kAnySize;
 void NaiveMla::supports(const anyattn::Host&, const anyattn_device_facts&, const anyattn_problem& p, anyattn::Reasons& reasons,
                         anyattn_support_report& report) {
   fill_report(p, report);
-  anyattn::refuse_features(
-      p, bits({ANYATTN_FEATURE_MLA, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT, ANYATTN_FEATURE_CP_DECODE}), reasons);
+  anyattn::refuse_features(p,
+                           bits({ANYATTN_FEATURE_MLA, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT,
+                                 ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL, ANYATTN_FEATURE_CP_DECODE}),
+                           reasons);
   refuse_common(p, reasons);
   if (!has(p, ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on");
   if (p.key_source != ANYATTN_KEYS_PAGED) reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", "ragged", "paged");
@@ -104,10 +106,12 @@ void NaiveMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& arg
       const bool owned = request < batch.num_reqs;
       const int64_t seq_len = owned ? batch.seq_lens[request] : 0;
       const int64_t position = owned ? seq_len - batch.query_start_loc[request + 1] + row : 0;
+      bool causal = !has(problem_, ANYATTN_FEATURE_NON_CAUSAL);
+      if (owned && has(problem_, ANYATTN_FEATURE_PER_REQUEST_CAUSAL)) causal = batch.causal[request] != 0;
       load_row(q_latent.dtype, q_latent.at(row, head), bytes, latent(), q);
       load_row(q_pe.dtype, q_pe.at(row, head), bytes, rope(), q + latent());
       const auto score = [&](int64_t key) {
-        if (position_of(key) > position) return -kInfinity;
+        if (causal && position_of(key) > position) return -kInfinity;
         load_row(plane_.dtype, latent_row(*args.cache, batch, request, key), plane_.strides[2], depth, k);
         float sum = 0.0f;
         for (int64_t d = 0; d < depth; ++d) sum += q[d] * k[d];

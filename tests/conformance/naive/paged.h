@@ -32,7 +32,10 @@ inline void refuse_common(const anyattn_problem& p, anyattn::Reasons& reasons) {
   if (anyattn::dtype_of_float_name(dtype) == ANYATTN_DTYPE_NONE) {
     reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype, "float32, float16, bfloat16");
   }
-  if (p.out_dtype != p.q_dtype) reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", anyattn::dtype_name(p.out_dtype), dtype);
+  const std::string out_dtype = anyattn::dtype_name(p.out_dtype);
+  if (anyattn::dtype_of_float_name(out_dtype) == ANYATTN_DTYPE_NONE) {
+    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", out_dtype, "float32, float16, bfloat16");
+  }
   if (p.key_source == ANYATTN_KEYS_PAGED && (!p.kv_cache_dtype || p.kv_cache_dtype != dtype)) {
     reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", p.kv_cache_dtype ? p.kv_cache_dtype : "none", dtype);
   }

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anyattn/attention.h"
+#include "anyattn/backend.h"
 #include "anyattn/conformance/reference.h"
 
 namespace anyattn::conformance {
@@ -62,6 +62,7 @@ struct Case {
   std::string name;  // not part of the text
   Kind kind = Kind::kPaged;
   uint32_t dtype = ANYATTN_DTYPE_FLOAT32;
+  uint32_t out_dtype = 0;  // out=; 0 = dtype
 
   int num_q_heads = 1;            // q=
   int num_kv_heads = 1;           // kv=
@@ -96,20 +97,24 @@ struct Case {
   uint32_t lse_base = 0;         // lse=natural|base2; 0 = not asked
   bool invariant = false;        // invariant: alone and in company, bitwise
   std::vector<float> kv_scales;  // scales=k:v
+  bool kv_transfer = false;      // kv_transfer: blocks are read by another process
+  int graph_level = -1;          // graph=level asked for; -1 = the feature is not set
 
-  std::string layout;          // layout=NHD: the accepted spec of that name
-  int stride_extra = 0;        // stride_extra=bytes added to the block stride
-  std::vector<int64_t> table;  // table=5,9-12: block ids in order of request and block
-  int prefix = 0;              // prefix=tokens that all requests share
-  int shared_prefix = 0;       // shared=, told to the backend
-  int surplus = 0;             // surplus=blocks handed out beyond the need, full of NaN
-  bool freed = false;          // freed: blocks wholly outside the window hold NaN
-  bool holes = false;          // holes: freed, and their table entries are -1
-  bool poisons = false;        // poisons: NaN, inf, 1e30, 0 in unowned slots, bitwise equal
-  bool padded = false;         // padded: rows as without the requests of key length 0, bitwise
-  int pad_rows = 0;            // pad_rows= after the last request
-  bool fused = false;          // fused: q, k, v are slices of wider rows
-  int random = 0;              // random=batches within the limits, drawn from the seed
+  std::string layout;                       // layout=NHD: the accepted spec of that name
+  int stride_extra = 0;                     // stride_extra=bytes added to the block stride
+  std::vector<int64_t> table;               // table=5,9-12: block ids in order of request and block
+  int prefix = 0;                           // prefix=tokens that all requests share
+  int shared_prefix = 0;                    // shared=, told to the backend
+  int surplus = 0;                          // surplus=blocks handed out beyond the need, full of NaN
+  bool freed = false;                       // freed: blocks wholly outside the window hold NaN
+  bool holes = false;                       // holes: freed, and their table entries are -1
+  bool poisons = false;                     // poisons: NaN, inf, 1e30, 0 in unowned slots, bitwise equal
+  bool padded = false;                      // padded: rows as without the requests of key length 0, bitwise
+  int pad_rows = 0;                         // pad_rows= after the last request
+  bool fused = false;                       // fused: q, k, v are slices of wider rows
+  int random = 0;                           // random=batches within the limits, drawn from the seed
+  uint32_t mode = ANYATTN_METADATA_NORMAL;  // mode=fast|graph
+  bool retable = false;                     // retable: metadata through update_block_table, bitwise as without
 
   int kv_lora_rank = 0;   // lora=
   int nope = 0;           // nope=
@@ -121,6 +126,8 @@ struct Case {
 
   bool operator==(const Case&) const = default;
 };
+
+inline uint32_t out_dtype_of(const Case& c) { return c.out_dtype ? c.out_dtype : c.dtype; }
 
 // The text is no case: says which word, what is allowed.
 struct CaseError : std::runtime_error {
