@@ -136,7 +136,8 @@ std::string describe_unknown_key(const std::string& key, const Schema& mapping, 
     if (place != places.end() && !place->section.empty())
       hint = fmt::format("did you mean {} of the section {}?", place->key, place->section);
   }
-  return fmt::format("unknown key{}{}; allowed here: {}", hint.empty() ? "" : ": ", hint, comma_list(own));
+  if (!hint.empty()) hint = fmt::format("; {}", hint);
+  return fmt::format("unknown key{}{} allowed here: {}", hint, hint.ends_with('?') ? "" : ";", comma_list(own));
 }
 
 }  // namespace anyattn::config

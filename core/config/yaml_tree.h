@@ -9,13 +9,9 @@
 #include <string_view>
 #include <vector>
 
-namespace anyattn::config {
+#include "config/place.h"
 
-// 1-based; line 0 is a default that stands in no file.
-struct Mark {
-  uint32_t line = 0;
-  uint32_t column = 0;
-};
+namespace anyattn::config {
 
 struct YamlNode {
   enum class Kind { kNull, kScalar, kList, kMapping };
@@ -52,16 +48,5 @@ struct YamlLimits {
 Document parse_yaml(std::string_view text, const std::string& file, const YamlLimits& limits = {});
 // The same from a regular file of at most limits.bytes.
 Document read_yaml(const std::string& file, const YamlLimits& limits = {});
-
-// Throws ConfigError "FILE:LINE:COLUMN: PATH: TEXT".
-[[noreturn]] void fail(const std::string& file, Mark mark, std::string_view path, std::string_view text);
-
-// A value as it may stand in a line: in quotes, control characters escaped, cut after `most` bytes.
-std::string quote(std::string_view text, size_t most = 60);
-
-// "plugins" + "search" -> "plugins.search"; "" + "plugins" -> "plugins".
-std::string join_path(std::string_view path, std::string_view key);
-// "plugins.search" + 2 -> "plugins.search[2]".
-std::string join_path(std::string_view path, size_t index);
 
 }  // namespace anyattn::config

@@ -268,7 +268,7 @@ TEST_CASE("models_tables_with_mistakes_are_refused_with_their_place") {
            {head + "{n: 0, kind: full, q: 4, kv: 2, head: 8}]}\n", "models[0].attention[0].n: got the number 0"},
            {head + "{n: 1, kind: full, q: 4, kv: 2, head: 8, scale: 0.0}]}\n", "soft_cap and scale are above 0"},
            {head + "{n: 1, kind: full, q: 4, kv: 2, head: 8, windw: 1}]}\n",
-            "models[0].attention[0].windw: unknown key: did you mean window?"},
+            "models[0].attention[0].windw: unknown key; did you mean window?"},
            {head + "]}\n", "models[0].attention: got a list; wanted: a list of at least one element"},
            {head + "{n: 1, kind: full, q: 4, kv: 2, head: 8}]}\n- {id: M, kind: decoder, layers: 1, hidden: 8, position: rope, "
                    "attention: [{n: 1, kind: ssm}]}\n",
