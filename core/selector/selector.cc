@@ -70,9 +70,9 @@ Decision select_one(Decision decision, const Question& question, Walk& walk, con
   std::optional<Taken> taken = walk.run(decision.problem, device, must, question.ask_all);
   if (!taken) {
     const std::span asked = std::span(walk.candidates()).subspan(start);
-    return refuse(std::move(decision),
-                  must ? explain_must(*must, decision.problem, device.device_kind, asked, question.config, walk.view())
-                       : explain_nobody(decision.problem, device.device_kind, asked, walk.view()));
+    ErrorText error = must ? explain_must(*must, decision.problem, device.device_kind, asked, question.config, walk.view())
+                           : explain_nobody(decision.problem, device.device_kind, asked, walk.view());
+    return refuse(std::move(decision), std::move(error));
   }
   std::string origin = taken->origin;
   std::vector<OwnedSpec> specs = std::move(taken->answer.specs);
