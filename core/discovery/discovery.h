@@ -31,7 +31,7 @@ struct Skip {
   int32_t status = ANYATTN_NOT_FOUND;  // what a call that insists on this plugin returns
   std::string reason;
   std::string remedy;
-  bool required = false;  // the configuration insists: the start fails with text(skip)
+  bool required = false;                           // the configuration insists: the start fails with text(skip)
   std::shared_ptr<const config::Sidecar> sidecar;  // which names were lost; null where no sidecar could be read
 };
 // "plugin ID (PATH) failed at STAGE: REASON; REMEDY"
