@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -45,7 +46,12 @@ def main():
         print(f"{TIDY} is missing: apt-get install {TIDY}")
         return 1
     with open(os.path.join(a.build, "compile_commands.json"), encoding="utf-8") as f:
-        known = [os.path.relpath(os.path.realpath(entry["file"]), os.path.realpath(a.root)) for entry in json.load(f)]
+        commands = f.read()
+    known = [os.path.relpath(os.path.realpath(entry["file"]), os.path.realpath(a.root)) for entry in json.loads(commands)]
+    # clang refuses this option of g++, and every plugin is compiled with it.
+    database = tempfile.TemporaryDirectory()
+    with open(os.path.join(database.name, "compile_commands.json"), "w", encoding="utf-8") as f:
+        f.write(commands.replace(" -fno-gnu-unique", ""))
     wanted = known if a.all else [name for name in changed(a.root) if name in set(known)]
     wanted = [name for name in dict.fromkeys(wanted) if name.startswith(("sdk/", "core/", "plugins/", "tools/"))]
 
@@ -55,7 +61,7 @@ def main():
         if time.monotonic() - start > a.seconds:
             left.append(name)
             return
-        tidy = subprocess.run([TIDY, "--quiet", "-p", a.build, "--extra-arg=-Wno-unknown-warning-option", os.path.join(a.root, name)],
+        tidy = subprocess.run([TIDY, "--quiet", "-p", database.name, "--extra-arg=-Wno-unknown-warning-option", os.path.join(a.root, name)],
                               capture_output=True, text=True, check=False)
         if tidy.returncode != 0:
             failed.append(name)
