@@ -17,7 +17,8 @@ constexpr uint32_t kPackedRows = 12;
 // V is widened into scratch where at least three register tiles use it.
 constexpr uint32_t kWidenedRows = 12;
 
-// Where the pieces of a unit's scratch lie; R = padded rows, D and V = padded row lengths.
+// Where the pieces of a unit's scratch lie; R = padded rows, D and V = padded row lengths. Each piece is a whole number of
+// 64-byte lines: R is a multiple of 4 and the four arrays of R follow each other.
 struct Workspace {
   explicit Workspace(const Unit& u)
       : rows(u.tokens * u.heads),
@@ -33,7 +34,6 @@ struct Workspace {
     row_sum = at, at += rows_padded;
     begin = reinterpret_cast<int32_t*>(at), at += rows_padded;
     end = reinterpret_cast<int32_t*>(at), at += rows_padded;
-    at = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(at) + 63) & ~static_cast<uintptr_t>(63));
     k_tile = at, at += static_cast<size_t>(q_stride) * kTileKeys;
     v_tile = at, at += static_cast<size_t>(out_stride) * kTileKeys;
     distances = at;

@@ -28,6 +28,7 @@
 #include <concepts>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "anyattn/backend.h"
 #include "anyattn/error.hpp"
@@ -45,8 +46,8 @@ class Received {
     if (given->struct_size >= size) {
       value_ = given;
     } else {
-      anyattn_read_struct(&own_, size, given);
-      value_ = &own_;
+      anyattn_read_struct(&own_.emplace(), size, given);
+      value_ = &*own_;
     }
   }
   Received(const Received&) = delete;
@@ -56,7 +57,7 @@ class Received {
 
  private:
   const T* value_;
-  T own_;
+  std::optional<T> own_;  // empty on the hot path: nothing to zero
 };
 
 // Writes what fits of `value` into the caller's out struct, whose struct_size stays.
