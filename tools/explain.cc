@@ -86,7 +86,8 @@ std::string problem_text(const ordered_json& problem) {
 
 // "head_size=260; allowed: multiples of 8 up to 256 (pad to 264)".
 std::string reason_text(const ordered_json& reason) {
-  const std::string wanted = text_of(reason, "wanted"), allowed = text_of(reason, "allowed"), hint = text_of(reason, "hint");
+  const std::string wanted = text_of(reason, "wanted"), allowed = text_of(reason, "allowed");
+  std::string hint = text_of(reason, "hint");
   if (wanted.empty() && allowed.empty() && !hint.empty()) return hint;  // a whole sentence
   std::string text = text_of(reason, "field");
   if (!wanted.empty()) text += fmt::format("{}{}", text.empty() ? "" : "=", wanted);

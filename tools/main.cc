@@ -216,8 +216,8 @@ Verb add_bench(CLI::App& app) {
 }
 
 std::vector<std::string> names(const std::vector<CLI::App*>& verbs) {
-  std::vector<std::string> found;
-  for (const CLI::App* verb : verbs) found.push_back(verb->get_name());
+  std::vector<std::string> found(verbs.size());
+  std::transform(verbs.begin(), verbs.end(), found.begin(), [](const CLI::App* verb) { return verb->get_name(); });
   return found;
 }
 

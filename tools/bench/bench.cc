@@ -48,12 +48,12 @@ std::vector<Cost> own_costs(const CommonOptions& common, double min_time_s) {
   bench::NoopBackend direct(path);
   workload.update();
   return {
-      {"update", nanoseconds("update", min_time_s, [&] { workload.update(); }),
-       nanoseconds("direct update", min_time_s, [&] { direct.update(workload.batch()); })},
-      {"kv_cache_update", nanoseconds("kv_cache_update", min_time_s, [&] { workload.store(); }),
-       nanoseconds("direct kv_cache_update", min_time_s, [&] { direct.store(workload.store_args()); })},
-      {"forward", nanoseconds("forward", min_time_s, [&] { workload.forward(); }),
-       nanoseconds("direct forward", min_time_s, [&] { direct.forward(workload.forward_args()); })},
+      {"update", nanoseconds(min_time_s, [&] { workload.update(); }),
+       nanoseconds(min_time_s, [&] { direct.update(workload.batch()); })},
+      {"kv_cache_update", nanoseconds(min_time_s, [&] { workload.store(); }),
+       nanoseconds(min_time_s, [&] { direct.store(workload.store_args()); })},
+      {"forward", nanoseconds(min_time_s, [&] { workload.forward(); }),
+       nanoseconds(min_time_s, [&] { direct.forward(workload.forward_args()); })},
   };
 }
 
@@ -71,7 +71,7 @@ ordered_json json_of(const std::vector<Cost>& costs) {
 ordered_json measure(const Runtime& runtime, const TargetOptions& target, const WorkloadShape& shape, double min_time_s) {
   Workload workload(runtime, target, "", shape);
   workload.update();
-  const double ns = nanoseconds(shape.name, min_time_s, [&] { workload.forward(); });
+  const double ns = nanoseconds(min_time_s, [&] { workload.forward(); });
   const anyattn_group_info& info = workload.info();
   return {{"shape", shape.name},
           {"backend", shape.query_len == 1 ? info.decode_backend : info.backend},

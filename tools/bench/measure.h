@@ -3,11 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 namespace anyattn::tools::bench {
 
-// Mean nanoseconds of a call of `body`, repeated for at least min_time_s. What `body` throws comes out.
-double nanoseconds(const std::string& name, double min_time_s, const std::function<void()>& body);
+// Mean nanoseconds of a call of `body`, repeated for at least min_time_s. What `body` throws comes out. One caller at a time.
+double nanoseconds(double min_time_s, const std::function<void()>& body);
 
 }  // namespace anyattn::tools::bench

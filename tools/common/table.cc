@@ -23,7 +23,7 @@ size_t prefix_bytes(std::string_view text, int width) {
   return bytes;
 }
 
-std::string pad(std::string text, int width, Align align) {
+std::string pad(const std::string& text, int width, Align align) {
   const int blanks = std::max(0, width - display_width(text));
   return align == Align::kRight ? std::string(blanks, ' ') + text : text + std::string(blanks, ' ');
 }
@@ -71,8 +71,8 @@ void Table::add(std::vector<Cell> row) {
 }
 
 std::vector<int> Table::widths(int limit) const {
-  std::vector<int> width;
-  for (const Column& column : columns_) width.push_back(display_width(column.title));
+  std::vector<int> width(columns_.size());
+  for (size_t c = 0; c < columns_.size(); ++c) width[c] = display_width(columns_[c].title);
   for (const auto& row : rows_) {
     for (size_t c = 0; c < row.size(); ++c) {
       for (const std::string& line : fold(row[c].text, 1 << 20)) width[c] = std::max(width[c], display_width(line));
