@@ -83,6 +83,7 @@ PluginSource::PluginSource(const config::Config& config, const loader::HostServi
     registry_.add_failure(failure_of(skip), names_of(skip));
   }
   std::vector<registry::Candidate> candidates;
+  candidates.reserve(found.candidates.size());
   for (const discovery::Candidate& candidate : found.candidates) candidates.push_back(remember(candidate));
   registry_.add(std::move(candidates));
 }
