@@ -81,7 +81,7 @@ struct Reference {
 //   num_keys   local keys of the request: seq_len, or shard_length() of it
 //   q          [num_q_heads, head_size], stored values
 //   q_dtype    what the naive computation rounds scores and probabilities to; its sums are float32
-// About 6 ns a key, head and 16 dims on one core of 2020; the reader is called once for each visible key and once for its
+// The reader is called once for each visible key and once for its value; sums run over 16 keys at a time.
 // value.
 void attend_row(const HeadShape& shape, const RowRules& rules, int64_t position, int64_t num_keys, const float* q,
                 const KeyReader& keys, uint32_t q_dtype, Reference* into);
