@@ -7,6 +7,9 @@ include(${doctest_DIR}/doctest.cmake)
 add_library(anyattn_test_main STATIC ${PROJECT_SOURCE_DIR}/tests/test_main.cc)
 target_link_libraries(anyattn_test_main PUBLIC doctest::doctest)
 
+# Builds the tests with threads and what they open at run time: the thread sanitizer's build needs no more.
+add_custom_target(anyattn_tests_threads)
+
 function(anyattn_add_test name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES;LABELS;DEFINITIONS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
@@ -17,6 +20,9 @@ function(anyattn_add_test name)
     ANYATTN_BINARY_DIR="${PROJECT_BINARY_DIR}"
     ANYATTN_PLUGIN_DIR="${ANYATTN_PLUGIN_OUTPUT_DIRECTORY}"
     ${arg_DEFINITIONS})
+  if("threads" IN_LIST arg_LABELS)
+    add_dependencies(anyattn_tests_threads ${name})
+  endif()
   list(APPEND arg_LABELS asan)  # the sanitizer build of tools/test runs what carries this label
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # doctest exits 0 when a filter matches nothing: that is a failure here.
