@@ -31,13 +31,14 @@ std::vector<std::string> environment_with(const std::map<std::string, std::strin
     if (!ours && !variables.count(name)) entries.push_back(text);
   }
   for (const auto& [name, value] : variables) {
-    if (!value.empty()) entries.push_back(name + "=" + value);
+    if (!value.empty()) entries.push_back(std::string(name).append("=").append(value));
   }
   return entries;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> found;
+  found.reserve(texts.size() + 1);
   for (std::string& text : texts) found.push_back(text.data());
   found.push_back(nullptr);
   return found;
@@ -94,6 +95,7 @@ Result run_with(const std::vector<std::string>& command, const std::map<std::str
   const pid_t child = fork();
   if (child == 0) {
     const int empty = open("/dev/null", O_RDONLY);
+    if (empty < 0) _exit(127);
     dup2(empty, 0);
     dup2(out.write, 1);
     dup2(err.write, 2);
