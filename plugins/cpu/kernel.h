@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the baseline part and the kernels compiled once per instruction set say to each other: plain structs, no templates.
-// Included by both sides. Holds no decision and no ABI struct.
+// Included by both sides. Holds no decision and no ABI struct. Functions are static: an inline one would be a weak symbol.
 #pragma once
 
 #include <stdint.h>
@@ -10,14 +10,14 @@ namespace anyattn::cpu {
 enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kElementKinds = 3 };
 enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
 
-inline constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
-inline constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
-inline constexpr int kBlockRows = 64;  // rows a unit aims at where heads of a group leave the choice
-inline constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
+constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
+constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
+constexpr int kBlockRows = 64;  // rows a unit aims at where heads of a group leave the choice
+constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
 
-constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
+static constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
 // Row length of f32 scratch arrays: whole vectors of the widest set.
-constexpr uint32_t padded_row(uint32_t n) { return padded(n, 32); }
+static constexpr uint32_t padded_row(uint32_t n) { return padded(n, 32); }
 
 // Keys l = 0, 1, ... of one request and one kv head. Paged where `table` is set, else dense rows.
 struct KeySource {
@@ -81,12 +81,12 @@ struct Unit {
 };
 
 // A split's state: running max, sum and accumulators of every row.
-constexpr uint64_t part_floats(uint32_t rows, uint32_t head_size_v) {
+static constexpr uint64_t part_floats(uint32_t rows, uint32_t head_size_v) {
   return static_cast<uint64_t>(padded(rows, kRowStep)) * (padded_row(head_size_v) + 2);
 }
 
 // Query, scores, accumulators, per-row numbers, packed K and V tiles.
-constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
+static constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
   const uint64_t r = padded(rows, kRowStep);
   const uint64_t d = padded_row(head_size);
   const uint64_t dv = padded_row(head_size_v);
