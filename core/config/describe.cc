@@ -130,6 +130,7 @@ std::string describe_unknown_key(const std::string& key, const Schema& mapping, 
     hint = fmt::format("did you mean {}?", near);
   } else {
     std::vector<std::string> all;
+    all.reserve(places.size());
     for (const Place& place : places) all.push_back(place.key);
     const std::string far = wanted.size() < 4 ? "" : nearest(key, all);
     const auto place = std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.key == far; });

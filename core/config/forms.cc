@@ -57,12 +57,14 @@ TextForm filled_form() { return {"a text that is not empty", "^[\\s\\S]+$", is_f
 
 std::vector<std::string> device_kind_names() {
   std::vector<std::string> names;
+  names.reserve(kDeviceKinds.size());
   for (const DeviceKindName& entry : kDeviceKinds) names.emplace_back(entry.name);
   return names;
 }
 
 std::vector<std::string> cpu_isa_names() {
   std::vector<std::string> names;
+  names.reserve(kCpuIsas.size());
   for (const CpuIsaName& entry : kCpuIsas) names.emplace_back(entry.name);
   return names;
 }

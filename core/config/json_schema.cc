@@ -49,6 +49,7 @@ std::string value_json(const YamlNode& node, const Schema& schema) {
     }
     case YamlNode::Kind::kList: {
       std::vector<std::string> values;
+      values.reserve(node.items.size());
       for (const YamlNode& item : node.items) values.push_back(value_json(item, schema.element.front()));
       return array(values);
     }
@@ -86,6 +87,7 @@ void add_text(const Schema& schema, bool nullable, Members& out) {
     return;
   }
   std::vector<std::string> names;
+  names.reserve(schema.choices.size() + 1);
   for (const std::string& name : schema.choices) names.push_back(json_quote(name));
   if (nullable) names.emplace_back("null");
   out.emplace_back("enum", array(names));

@@ -212,6 +212,7 @@ const ModelFacts& find_model(const ModelTable& table, const std::string& id) {
   }
   if (ends.size() == 1) return *ends[0];
   std::vector<std::string> names;
+  names.reserve(ends.size());
   for (const ModelFacts* model : ends) names.push_back(model->id);
   if (!ends.empty())
     throw StatusError(ANYATTN_NOT_FOUND,

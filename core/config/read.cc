@@ -110,7 +110,9 @@ class Binder {
     const YamlNode& backend = at(selection, "backend");
     config_.backend = is_null(backend) ? "" : text_of(backend);
     config_.backend_origin = origin(backend.mark);
-    for (const YamlNode& rule : at(selection, "rules").items)
+    const std::vector<YamlNode>& rules = at(selection, "rules").items;
+    config_.rules.reserve(rules.size());
+    for (const YamlNode& rule : rules)
       config_.rules.push_back({bind_options(at(rule, "when")), text_of(at(rule, "backend")), origin(rule.mark)});
     const YamlNode& order = at(selection, "order");
     for (size_t i = 0; i < order.items.size(); ++i) config_.order.emplace(order.keys[i].text, texts_of(order.items[i]));

@@ -234,6 +234,7 @@ bool boolean_of(const YamlNode& node) { return node.text == "true"; }
 
 std::vector<std::string> texts_of(const YamlNode& list) {
   std::vector<std::string> out;
+  out.reserve(list.items.size());
   for (const YamlNode& item : list.items) out.push_back(item.text);
   return out;
 }
