@@ -15,6 +15,7 @@ uint32_t ceil_div(uint32_t value, uint32_t by) { return value / by + (value % by
 
 std::vector<uint32_t> blocks_per_page(const PoolShape& shape) {
   std::vector<uint32_t> counts;
+  counts.reserve(shape.groups.size());
   for (const GroupShape& group : shape.groups) counts.push_back(group.blocks_per_page);
   return counts;
 }

@@ -7,6 +7,7 @@ namespace anyattn::cache {
 
 PagePool::PagePool(uint32_t num_pages, std::span<const uint32_t> blocks_per_page)
     : pages_(num_pages), free_pages_(num_pages), num_free_pages_(num_pages) {
+  groups_.reserve(blocks_per_page.size());
   for (const uint32_t count : blocks_per_page) groups_.emplace_back(count, num_pages * count);
   for (uint32_t p = 0; p < num_pages; ++p) free_pages_.insert(p);
 }

@@ -71,7 +71,8 @@ int32_t anyattn_step_order(const int32_t* query_lens, uint32_t num_reqs, uint32_
   int32_t uniform = 0;
   int64_t tokens = 0;
   for (uint32_t i = 0; i < num_reqs; ++i) {
-    if (query_lens[i] < 0 || (tokens += query_lens[i]) > std::numeric_limits<int32_t>::max()) {
+    tokens += query_lens[i];
+    if (query_lens[i] < 0 || tokens > std::numeric_limits<int32_t>::max()) {
       return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT,
                                "step: order: row %u has query length %d; allowed: 0 or more, below 2^31 in all", i,
                                query_lens[i]);

@@ -42,7 +42,7 @@ int32_t anyattn_step_cp_slot_mapping(const int32_t* block_row, uint32_t num_bloc
   if (start < 0 || (count > 0 && (!block_row || !out || (start + count - 1) / span >= num_blocks))) {
     return anyattn_error_set(error, ANYATTN_INVALID_ARGUMENT,
                              "step: cp_slot_mapping of %u tokens from position %lld; the row's %u blocks hold %lld positions",
-                             count, static_cast<long long>(start), num_blocks, static_cast<long long>(num_blocks * span));
+                             count, static_cast<long long>(start), num_blocks, static_cast<long long>(num_blocks) * span);
   }
   const int64_t round = int64_t{world} * interleave;
   for (uint32_t i = 0; i < count; ++i) {

@@ -24,6 +24,7 @@ MlaLayers::MlaLayers(const KindSpec& spec, const LayerOptions& options, Group gr
       // As large as the new tokens' own keys, which share the buffers: an expanded row of DeepSeek-V3 takes 160 KiB in float32.
       workspace_rows_(options.limits.max_num_tokens),
       q_amplitude_(query_amplitude(spec.softmax_scale, nope_ + rope_)) {
+  layers_.reserve(spec.num_layers);
   for (uint32_t layer = 0; layer < spec.num_layers; ++layer) {
     layers_.push_back({UpProjection(row_key(kWeightsK, layer, 0, 0), heads_, rank_, nope_),
                        UpProjection(row_key(kWeightsV, layer, 0, 0), heads_, rank_, width_v_)});

@@ -68,13 +68,13 @@ void PlainLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer&
   const auto& split = batch.split();
   timer.measure([&] {
     group_.kv_cache_update(args);
-    if (!info_.needs_split) return forward(batch, layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
-    forward(batch, layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
-    forward(batch, layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);
+    if (!info_.needs_split) return forward(layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
+    forward(layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
+    forward(layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);
   });
 }
 
-void PlainLayers::forward(const StepBatch&, uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens) {
+void PlainLayers::forward(uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens) {
   if (num_tokens == 0) return;
   const auto& problem = spec_.problem;
   const size_t out_bytes = conformance::dtype_bytes(problem.out_dtype);

@@ -16,7 +16,7 @@ class PlainLayers final : public LayerKind {
   Work work(const StepRow& row) const override;
 
  private:
-  void forward(const StepBatch& batch, uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens);
+  void forward(uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens);
 
   size_t q_row_, k_row_, v_row_, out_row_;  // values a token
   float q_amplitude_;

@@ -129,6 +129,7 @@ void Replay::make_pool() {
 // What the longest max_num_reqs requests need together, every kind of layer as if it kept all keys; at most a share of memory.
 uint64_t Replay::default_budget_bytes() const {
   std::vector<uint64_t> tokens;
+  tokens.reserve(trace_.requests.size());
   for (const TraceRequest& request : trace_.requests) tokens.push_back(tokens_of(request));
   std::sort(tokens.rbegin(), tokens.rend());
   tokens.resize(std::min<size_t>(tokens.size(), options_.max_num_reqs));

@@ -33,12 +33,14 @@ void StepBatch::build(const std::vector<StepRow>& rows) {
 
 void StepBatch::order(const std::vector<StepRow>& rows) {
   query_lens_.clear();
+  query_lens_.reserve(rows.size());
   for (const StepRow& row : rows) query_lens_.push_back(static_cast<int32_t>(row.count));
   order_.resize(rows.size());
   split_.struct_size = ANYATTN_STEP_SPLIT_SIZE;
   anyattn::check(anyattn_step_order, query_lens_.data(), static_cast<uint32_t>(rows.size()), limits_.decode_threshold,
                  limits_.query_lengths, order_.data(), &split_);
   rows_.clear();
+  rows_.reserve(rows.size());
   for (const uint32_t i : order_) rows_.push_back(rows[i]);
 }
 

@@ -12,6 +12,7 @@ constexpr float kAmplitude = 0.8660254f;  // sqrt(3 / 4)
 
 UpProjection::UpProjection(uint64_t key, uint32_t num_heads, uint32_t rank, uint32_t width)
     : num_heads_(num_heads), rank_(rank), width_(width), weights_(size_t{num_heads} * kDiagonals * width) {
+  offsets_.reserve(size_t{num_heads} * kDiagonals);
   for (uint32_t i = 0; i < num_heads * kDiagonals; ++i) offsets_.push_back(static_cast<uint32_t>(mix({key, i}) % rank));
   draw_uniform(mix({key}), kAmplitude, weights_.size(), weights_.data());
 }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verb `run` as a script sees it: keys, exit codes, table beside a JSON file, one sentence for each mistake.
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "end_to_end/command.h"
+#include "unit/tools/temp_dir.h"
+
+using namespace anyattn::end_to_end;
+using anyattn::tools::testing::TempDir;
+using nlohmann::json;
+
+namespace {
+
+const std::string kModels = std::string(ANYATTN_SOURCE_DIR) + "/tests/unit/serving/models.yaml";
+
+Result run(const std::string& config, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"run", "--config", config, "--models", kModels, "--device", "cpu"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return cli(arguments);
+}
+
+}  // namespace
+
+TEST_CASE("run_has_the_keys_that_scripts_rely_on_and_checks_its_rows") {
+  TempDir dir;
+  const std::string config = cpu_config();
+  const std::string file = dir.write("c.yaml", config);
+  const Result result = run(file, {"--model", "tiny/window", "--trace", "builtin:code", "--requests", "4", "--max-prompt",
+                                   "300", "--layers", "1", "--seed", "3", "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const json report = result.json();
+  CHECK(report.at("requests_done") == 4);
+  CHECK(report.at("prefill_tokens_per_s") > 0);
+  CHECK(report.at("decode_tokens_per_s") > 0);
+  for (const char* share : {"p50", "p90", "p99"}) CHECK(report.at("step_ms").at(share) > 0);
+  REQUIRE(report.at("backends").size() == 2);
+  CHECK(report["backends"][0].at("layer_kind") == "sliding");
+  CHECK(report["backends"][1].at("layer_kind") == "full");
+  for (const json& kind : report["backends"]) {
+    CHECK(kind.at("backend") == "CPU_ATTN");
+    CHECK(kind.at("layers") == 1);
+  }
+  CHECK(report.at("checked_rows") >= report.at("steps").get<int>() * 2);
+  CHECK(report.at("worst_error_over_bound") > 0);
+  CHECK(report.at("worst_error_over_bound") <= 1);
+}
+
+TEST_CASE("run_reads_a_trace_file_and_keeps_its_table_beside_a_json_file") {
+  TempDir dir;
+  const std::string config = dir.write("c.yaml", cpu_config());
+  const std::string trace =
+      dir.write("t.jsonl",
+                "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 3, \"hash_ids\": [1, 2]}\n"
+                "{\"timestamp\": 900, \"input_length\": 601, \"output_length\": 2, \"hash_ids\": [1, 2]}\n"
+                "{\"timestamp\": 950, \"input_length\": 1024, \"output_length\": 2, \"hash_ids\": [3, 4]}\n");
+  const std::string report = dir.path() + "/report.json";
+  const Result result = run(config, {"--model", "tiny/full", "--trace", trace, "--max-prompt", "700", "--token-budget", "128",
+                                     "--saturate", "--json", report});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(contains(result.out, "4 x full"));
+  CHECK(contains(result.out, "2 of 2 done, 1 skipped"));
+  std::ifstream in(report);
+  const json value = json::parse(in);
+  CHECK(value.at("requests_skipped") == 1);
+  CHECK(value.at("kv").at("reused_tokens") > 0);
+  CHECK(value.at("checked_rows_cached_prefix") > 0);
+}
+
+TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {
+  TempDir dir;
+  const std::string config = dir.write("c.yaml", cpu_config());
+  const std::string broken = dir.write("b.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,5,x\n");
+  const std::string text = dir.write("t.csv", "hello\n");
+  struct MistakeCase {
+    std::vector<std::string> flags;
+    int code;
+    const char* part;
+  };
+  const MistakeCase cases[] = {
+      {{"--model", "tiny/full", "--trace", broken}, 2, "b.csv:2: "},
+      {{"--model", "tiny/full", "--trace", text}, 2, "t.csv:1: 'hello' begins neither"},
+      {{"--model", "tiny/full", "--trace", dir.path() + "/none.csv"}, 2, "No such file"},
+      {{"--model", "tiny/full", "--trace", "builtin:poem"}, 2, "allowed: builtin:chat, builtin:code"},
+      {{"--model", "tiny/none", "--trace", "builtin:chat"}, 2, "tiny/none"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--max-prompt", "1"}, 2, "--max-prompt 1 leaves no request"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--token-budget", "8"}, 2, "--token-budget 8 with 64 requests"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--kv-cache-dtype", "fp8_e4m3"}, 1, "fp8_e4m3"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--requests", "2", "--blocks", "1"}, 1, "give it a larger budget"},
+  };
+  for (const MistakeCase& c : cases) {
+    CAPTURE(c.part);
+    const Result result = run(config, c.flags);
+    CAPTURE(result.err);
+    CHECK(result.code == c.code);
+    CHECK(contains(result.err, c.part));
+    CHECK(result.out.empty());
+  }
+}
