@@ -165,13 +165,19 @@ void print(const ordered_json& answer, const std::string& model) {
   fmt::print("layers: {}\n", fmt::join(sums, ", "));
 }
 
+// Built in steps: g++ 12 destroys an element of a braced list twice when a later one throws inside a conditional.
+Question question_of_flags(const ExplainOptions& options) {
+  Problem problem = problem_of(options.problem, options.target);
+  Question question;
+  question.layers.push_back({"asked", 1, "", std::move(problem)});
+  return question;
+}
+
 }  // namespace
 
 int explain(const ExplainOptions& options) {
   const JsonOutput output(options.common.json);
-  const Question question = options.model.empty()
-                                ? Question{"", {{"asked", 1, "", problem_of(options.problem, options.target)}}}
-                                : question_of_model(options);
+  const Question question = options.model.empty() ? question_of_flags(options) : question_of_model(options);
   const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
 
   bool all_chosen = true;

@@ -139,13 +139,20 @@ TEST_CASE("replay_passes_another_right_backend_and_catches_wrong_ones") {
     const char* plugin;
     const char* model;
     bool right;
+    bool reads_outside;  // of the cache: the address sanitizer ends the process before the check can speak
   };
-  const BackendCase cases[] = {{"naive", "tiny/window", true},
-                               {"naive", "tiny/mla", true},
-                               {"window_off_by_one", "tiny/window", false},
-                               {"tail_of_last_block", "tiny/full", false},
-                               {"head_group", "tiny/full", false}};
+  const BackendCase cases[] = {{"naive", "tiny/window", true, false},
+                               {"naive", "tiny/mla", true, false},
+                               {"window_off_by_one", "tiny/window", false, true},
+                               {"tail_of_last_block", "tiny/full", false, true},
+                               {"head_group", "tiny/full", false, false}};
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr bool kGuarded = true;
+#else
+  constexpr bool kGuarded = false;
+#endif
   for (const BackendCase& c : cases) {
+    if (kGuarded && c.reads_outside) continue;
     CAPTURE(c.plugin);
     CAPTURE(c.model);
     const RunReport report = serve(options_of(c.model), small_trace(), runtime_of_naive(c.plugin));
