@@ -4,6 +4,7 @@
 #define ANYATTN_CONFORMANCE_VALUES_H
 
 #include <charconv>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,8 +29,8 @@ inline std::vector<std::string_view> split(std::string_view text, char by) {
 template <class T>
 T number(std::string_view text) {
   T value{};
-  const auto end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, value);
+  const char* const end = std::to_address(text.end());
+  const auto result = std::from_chars(std::to_address(text.begin()), end, value);
   if (result.ec != std::errc() || result.ptr != end) fail("'" + std::string(text) + "' is no number that fits here");
   return value;
 }
