@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FROZEN_ATTN: a plugin as it was built against the headers of 0.1 in this folder; hosts of 0.x must go on loading it.
+/* FROZEN_ATTN: a plugin as it was built against the headers of 0.1 in this folder; loaded by every host that accepts 0.1.
  * Plain loops: float32, causal, paged; everything else is refused with a reason. */
 #include <math.h>
 #include <stdlib.h>
