@@ -14,10 +14,18 @@ install(FILES sdk/cmake/AnyattnPlugin.cmake sdk/cmake/anyattn_plugin.map DESTINA
 if(TARGET anyattn_conformance)
   set_target_properties(anyattn_conformance PROPERTIES EXPORT_NAME conformance)
   install(TARGETS anyattn_conformance EXPORT anyattn_sdk ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT sdk)
-  install(TARGETS anyattn-conformance RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT sdk)
+  set_target_properties(anyattn-conformance PROPERTIES EXPORT_NAME conformance_program)
+  install(TARGETS anyattn-conformance EXPORT anyattn_sdk RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT sdk)
   install(DIRECTORY sdk/conformance/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT sdk)
 endif()
 install(EXPORT anyattn_sdk NAMESPACE anyattn:: FILE anyattnSdkTargets.cmake DESTINATION ${package_folder} COMPONENT sdk)
+
+# For builds without CMake. Folders are relative to the .pc file, so that the tree may be moved.
+file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(cmake/anyattn-sdk.pc.in ${PROJECT_BINARY_DIR}/package/anyattn-sdk.pc @ONLY)
+configure_file(cmake/anyattn.pc.in ${PROJECT_BINARY_DIR}/package/anyattn.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/package/anyattn-sdk.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT sdk)
+install(FILES ${PROJECT_BINARY_DIR}/package/anyattn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT runtime)
 
 set_target_properties(anyattn PROPERTIES EXPORT_NAME anyattn)
 install(TARGETS anyattn EXPORT anyattn_runtime

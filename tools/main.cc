@@ -14,6 +14,7 @@
 #include "common/terminal.h"
 #include "problem_flags.h"
 #include "run.h"
+#include "vendor_verbs.h"
 #include "verbs.h"
 
 namespace anyattn::tools {
@@ -254,8 +255,8 @@ int dispatch(int argc, char** argv) {
   app.option_defaults()->take_last();  // so that a script's flags can be overruled behind them
   app.set_version_flag("--version", anyattn_version());
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
-  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_run(app),    add_generate(app),
-                                   add_check(app), add_bench(app),   add_config(app), add_doctor(app)};
+  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_run(app),    add_generate(app),  add_check(app),
+                                   add_bench(app), add_config(app),  add_doctor(app), add_new_plugin(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());

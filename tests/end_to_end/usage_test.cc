@@ -66,6 +66,16 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
   }
 }
 
+TEST_CASE("help_of_verbs_that_read_no_configuration_has_an_example") {
+  for (const std::string verb : {"new-plugin"}) {
+    const Result help = cli({verb, "--help"});
+    CAPTURE(verb);
+    CHECK(help.code == 0);
+    CHECK(contains(help.out, "  anyattn " + verb));
+    CHECK(contains(cli({"--help"}).out, verb));
+  }
+}
+
 TEST_CASE("no_verb_prints_the_help_and_exits_2") {
   const Result result = cli({});
   CHECK(result.code == 2);

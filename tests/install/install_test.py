@@ -4,12 +4,15 @@
 
   install_test.py --build DIR --work DIR --cmake FILE
 
-Wants: the template plugin builds from the installed sdk alone and passes the kit; no file names where it was installed; the
-default configuration finds the installed plugins, a stranger's among them; engines in C and C++ build and compute.
+Wants: the template plugin builds from the installed sdk alone and passes the kit, with CMake and with a compiler and pkg-config;
+a host in Python runs it; what new-plugin writes builds from the sdk alone, passes its own test and runs under the runtime; no file
+names where it was installed; the default configuration finds the installed plugins, a stranger's among them; engines in C and C++
+build and compute.
 """
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -71,6 +74,46 @@ class Test:
         checker = os.path.join(prefix, "bin", "anyattn-conformance")
         run(checker, self.path("template_build/plugins/template/anyattn_template.so"), env=self.environment)
 
+    def plain_compiler_and_python(self):
+        """No CMake: the C template by its compiler line in anyattn-sdk.pc; then a host that is no C at all."""
+        if not shutil.which("pkg-config"):
+            print("SKIPPED: pkg-config is missing: apt-get install pkgconf")
+            return
+        environment = dict(self.environment, PKG_CONFIG_PATH=self.path("sdk_only", "lib", "pkgconfig"))
+
+        def flags(name):
+            return shlex.split(run("pkg-config", f"--variable={name}", "anyattn-sdk", env=environment))
+        plugin = self.path("anyattn_plain.so")
+        run("cc", "-std=c11", "-O1", *flags("plugin_cflags"), "-o", plugin, self.path("template", "template_attn.c"),
+            *flags("plugin_ldflags"), "-lm")
+        dynamic = run("readelf", "-d", plugin)
+        for wanted in ("RPATH", "$ORIGIN/lib", "NODELETE", "BIND_NOW"):
+            want(wanted in dynamic.replace("FLAGS_1            Flags: NOW", "BIND_NOW"), f"{wanted} is not in\n{dynamic}")
+        host = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ctypes_host.py")
+        print(run(sys.executable, host, plugin, TEMPLATE), end="")
+
+    def new_plugin(self):
+        """What new-plugin writes: built from the sdk alone, its own test passes, and the runtime takes it by YAML."""
+        folder, build = self.path("acme"), self.path("acme_build")
+        self.command("new-plugin", "acme", folder, "--id", "com.acme.attn", "--vendor", "Acme")
+        self.build(folder, build, self.path("sdk_only"))
+        run(os.path.join(os.path.dirname(self.a.cmake), "ctest"), "--test-dir", build, "--output-on-failure")
+        plugin = os.path.join(build, "plugins/acme/anyattn_acme.so")
+        host = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ctypes_host.py")
+        print(run(sys.executable, host, plugin, "ACME_ATTN"), end="")
+        config = self.write("acme.yaml", f"version: 1\nplugins: {{search: [{build}/plugins]}}\nselection: {{backend: ACME_ATTN}}\n")
+        said = json.loads(self.command("explain", "--config", config, "--head-size", "64", "--num-q-heads", "4", "--num-kv-heads",
+                                       "2", "--dtype", "float32", "--device", "cpu", "--json"))
+        want("ACME_ATTN" in json.dumps(said), f"explain does not know ACME_ATTN: {said}")
+        consumer = os.path.join(os.path.dirname(os.path.abspath(__file__)), "consumer")
+        self.build(consumer, self.path("consumer"), self.moved)
+        print(run(self.path("consumer", "consumer"), config, "ACME_ATTN", env=self.environment), end="")
+        # Nothing is written over, and a bad name is said.
+        for words, text in ((("acme", folder), "holds something"), (("Acme", self.path("other")), "allowed: [a-z]")):
+            done = subprocess.run([os.path.join(self.moved, "bin", "anyattn"), "new-plugin", *words], capture_output=True, text=True,
+                                  check=False, env=self.environment)
+            want(done.returncode == 2 and text in done.stderr, f"new-plugin {words}: {done}")
+
     def install_and_move(self):
         run(self.a.cmake, "--install", self.a.build, "--prefix", self.path("prefix"))
         os.rename(self.path("prefix"), self.moved)
@@ -113,7 +156,8 @@ def main():
     shutil.rmtree(a.work, ignore_errors=True)
     os.makedirs(a.work)
     test = Test(a)
-    for step in (test.sdk_alone, test.install_and_move, test.default_configuration_finds_plugins, test.engines):
+    for step in (test.sdk_alone, test.plain_compiler_and_python, test.install_and_move, test.default_configuration_finds_plugins,
+                 test.engines, test.new_plugin):
         try:
             step()
         except Failure as failure:

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// anyattn new-plugin: writes a plugin of its own project that builds and passes the kit as it stands.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "common/failure.h"
+#include "new_plugin_files.h"
+#include "vendor_verbs.h"
+
+namespace anyattn::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_name(const std::string& name) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return !name.empty() && is_letter(name[0]) &&
+         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+// What a C++ string and a YAML text in double quotes both hold as it stands.
+bool is_plain_text(const std::string& text) {
+  return !text.empty() && std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; });
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string filled(std::string text, const NewPluginOptions& options) {
+  std::string backend = options.name;
+  std::ranges::transform(backend, backend.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  text = replaced(std::move(text), "@BACKEND@", backend + "_ATTN");
+  text = replaced(std::move(text), "@NAME@", options.name);
+  text = replaced(std::move(text), "@ID@", options.id.empty() ? "com.example." + options.name : options.id);
+  return replaced(std::move(text), "@VENDOR@", options.vendor);
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw Failure(kExitFailed, fmt::format("{}: {}", path.string(), std::strerror(errno)));
+}
+
+}  // namespace
+
+int new_plugin(const NewPluginOptions& options) {
+  if (!is_name(options.name)) {
+    throw Failure(kExitUsage, fmt::format("NAME '{}': allowed: [a-z][a-z0-9_]*, as in acme for ACME_ATTN in anyattn_acme.so",
+                                          options.name));
+  }
+  if (!is_plain_text(options.vendor)) {
+    throw Failure(kExitUsage, fmt::format("--vendor {}: allowed: text without quotes and backslashes", options.vendor));
+  }
+  const fs::path folder = options.folder;
+  std::error_code error;
+  if (fs::exists(folder, error) && !fs::is_empty(folder, error)) {
+    throw Failure(
+        kExitUsage,
+        fmt::format("DIR {}: it holds something, and nothing is written over; name an empty or a new folder", options.folder));
+  }
+  fs::create_directories(folder, error);
+  if (error) throw Failure(kExitFailed, fmt::format("DIR {}: {}", options.folder, error.message()));
+  for (const ProjectFile& file : project_files()) write(folder / filled(file.name, options), filled(file.text, options));
+  fmt::print("{}: a plugin with the backend {}; README.md there says how to build, check and use it\n", options.folder,
+             filled("@BACKEND@", options));
+  return kExitOk;
+}
+
+}  // namespace anyattn::tools
