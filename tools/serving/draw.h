@@ -25,18 +25,7 @@ inline uint64_t mix(std::initializer_list<uint64_t> words) {
 inline double unit_interval(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 // out[i] = amplitude * u, u uniform in [-1, 1) with 24 bits, a function of (key, i): a 32-bit finaliser (Wellons' lowbias32) of
-// a Weyl sequence, which compilers turn into vector code. About 1 ns a value.
-inline void draw_uniform(uint64_t key, float amplitude, size_t count, float* out) {
-  const auto start = static_cast<uint32_t>(key);
-  const auto twist = static_cast<uint32_t>(key >> 32);
-  const float unit = amplitude * 0x1p-23f;
-  for (size_t i = 0; i < count; ++i) {
-    uint32_t x = (static_cast<uint32_t>(i) * 0x9E3779B9u + start) ^ twist;
-    x = (x ^ (x >> 16)) * 0x7feb352du;
-    x = (x ^ (x >> 15)) * 0x846ca68bu;
-    x ^= x >> 16;
-    out[i] = static_cast<float>(static_cast<int32_t>(x >> 8) - (1 << 23)) * unit;
-  }
-}
+// a Weyl sequence, which compilers turn into vector code.
+void draw_uniform(uint64_t key, float amplitude, size_t count, float* out);
 
 }  // namespace anyattn::tools

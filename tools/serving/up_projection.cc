@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "anyattn/conformance/vector_widths.h"
 #include "serving/draw.h"
 
 namespace anyattn::tools {
@@ -17,7 +18,7 @@ UpProjection::UpProjection(uint64_t key, uint32_t num_heads, uint32_t rank, uint
   draw_uniform(mix({key}), kAmplitude, weights_.size(), weights_.data());
 }
 
-void UpProjection::expand(const float* latent, float* padded, float* out, uint32_t out_stride) const {
+ANYATTN_VECTOR_WIDTHS void UpProjection::expand(const float* latent, float* padded, float* out, uint32_t out_stride) const {
   std::copy_n(latent, rank_, padded);
   std::copy_n(latent, width_, padded + rank_);
   for (uint32_t h = 0; h < num_heads_; ++h) {

@@ -73,6 +73,7 @@ bool send_result(int fd, const CaseResult& result) {
   out.text(result.message);
   out.number(result.ratio_out);
   out.number(result.ratio_lse);
+  out.number(result.max_score);
   out.number(result.milliseconds);
   out.number(static_cast<double>(result.reasons.size()));
   for (const Reason& reason : result.reasons) {
@@ -91,6 +92,7 @@ CaseResult read_result(const std::string& bytes, const std::string& name) {
   result.message = in.text();
   result.ratio_out = in.number();
   result.ratio_lse = in.number();
+  result.max_score = in.number();
   result.milliseconds = in.number();
   result.reasons.resize(static_cast<size_t>(in.number()));
   for (Reason& reason : result.reasons) {

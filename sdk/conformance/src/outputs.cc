@@ -35,6 +35,7 @@ void judge(const Outputs& got, const Reference& reference, uint32_t lse_base, ui
   const Bound bound = bound_of(reference, out_dtype);
   const Comparison out = compare(got.out, reference.exact, bound.out, "out");
   result->ratio_out = std::max(result->ratio_out, out.ratio);
+  result->max_score = std::max(result->max_score, reference.max_score);
   Comparison lse;
   const double factor = per_natural(lse_base);
   if (!got.lse.empty()) {

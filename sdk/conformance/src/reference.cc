@@ -5,11 +5,36 @@
 #include <cmath>
 #include <limits>
 
+#include "anyattn/conformance/vector_widths.h"
+
 namespace anyattn::conformance {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr size_t kLanes = 16;  // keys at a time: 8 SSE2 registers of doubles, 4 of floats
+
+// wide[lane] and narrow[lane]: query . column of the transposed block, summed along depth in order.
+ANYATTN_VECTOR_WIDTHS void dot_lanes(const float* query, const float* transposed, size_t depth, double* wide, float* narrow) {
+  double wide_sums[kLanes] = {};
+  float narrow_sums[kLanes] = {};
+  for (size_t d = 0; d < depth; ++d) {
+    const float value = query[d];
+    const double wide_value = value;
+    const float* column = transposed + d * kLanes;
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      wide_sums[lane] += wide_value * static_cast<double>(column[lane]);
+      narrow_sums[lane] += value * column[lane];
+    }
+  }
+  std::copy_n(wide_sums, kLanes, wide);
+  std::copy_n(narrow_sums, kLanes, narrow);
+}
+
+ANYATTN_VECTOR_WIDTHS void add_weighted(double wide, float narrow, const float* value, size_t width, double* wide_out,
+                                        float* narrow_out) {
+  for (size_t d = 0; d < width; ++d) wide_out[d] += wide * static_cast<double>(value[d]);
+  for (size_t d = 0; d < width; ++d) narrow_out[d] += narrow * value[d];
+}
 
 bool in_one_range(std::span<const MmRange> ranges, int64_t a, int64_t b) {
   return std::any_of(ranges.begin(), ranges.end(), [&](const MmRange& range) {
@@ -54,18 +79,9 @@ void score_block(const HeadShape& shape, const float* q, const std::vector<float
       for (size_t d = 0; d < depth; ++d) transposed[d * kLanes + lane] = key[d];
     }
     for (int h = g * group; h < (g + 1) * group; ++h) {
-      const float* query = q + static_cast<size_t>(h) * depth;
-      double wide[kLanes] = {};
-      float narrow[kLanes] = {};
-      for (size_t d = 0; d < depth; ++d) {
-        const float value = query[d];
-        const double wide_value = value;
-        const float* column = transposed.data() + d * kLanes;
-        for (size_t lane = 0; lane < kLanes; ++lane) {
-          wide[lane] += wide_value * static_cast<double>(column[lane]);
-          narrow[lane] += value * column[lane];
-        }
-      }
+      double wide[kLanes];
+      float narrow[kLanes];
+      dot_lanes(q + static_cast<size_t>(h) * depth, transposed.data(), depth, wide, narrow);
       const size_t at = static_cast<size_t>(h) * num_keys + first;
       std::copy_n(wide, count, row->exact.begin() + static_cast<ptrdiff_t>(at));
       std::copy_n(narrow, count, row->naive.begin() + static_cast<ptrdiff_t>(at));
@@ -123,21 +139,20 @@ void accumulate(const HeadShape& shape, const KeyReader& reader, const Row& row,
   const auto width = static_cast<size_t>(shape.head_size_v);
   const int group = shape.num_q_heads / shape.num_kv_heads;
   const size_t num_keys = row.keys.size();
-  std::vector<float> values(width * static_cast<size_t>(shape.num_kv_heads));
-  for (size_t j = 0; j < num_keys; ++j) {
-    reader.value(row.keys[j], values.data());
+  const size_t row_size = width * static_cast<size_t>(shape.num_kv_heads);
+  std::vector<float> values(kLanes * row_size);
+  for (size_t first = 0; first < num_keys; first += kLanes) {
+    const size_t count = std::min(kLanes, num_keys - first);
+    for (size_t lane = 0; lane < count; ++lane) reader.value(row.keys[first + lane], values.data() + lane * row_size);
     float top = 0.0f;
-    for (float value : values) top = std::max(top, std::fabs(value));
+    for (size_t i = 0; i < count * row_size; ++i) top = std::max(top, std::fabs(values[i]));
     *max_value = std::max(*max_value, static_cast<double>(top));
     for (int h = 0; h < shape.num_q_heads; ++h) {
-      const double wide = row.exact[static_cast<size_t>(h) * num_keys + j];
-      const float narrow = row.naive[static_cast<size_t>(h) * num_keys + j];
-      const float* value = values.data() + static_cast<size_t>(h / group) * width;
-      double* wide_out = exact + static_cast<size_t>(h) * width;
-      float* narrow_out = naive + static_cast<size_t>(h) * width;
-      for (size_t d = 0; d < width; ++d) {
-        wide_out[d] += wide * static_cast<double>(value[d]);
-        narrow_out[d] += narrow * value[d];
+      // Key after key in a head: its sums stay in the first cache.
+      for (size_t lane = 0; lane < count; ++lane) {
+        const size_t at = static_cast<size_t>(h) * num_keys + first + lane;
+        add_weighted(row.exact[at], row.naive[at], values.data() + lane * row_size + static_cast<size_t>(h / group) * width,
+                     width, exact + static_cast<size_t>(h) * width, naive + static_cast<size_t>(h) * width);
       }
     }
   }

@@ -52,8 +52,8 @@ void list(std::ostream& out, const Items& items, Print&& print) {
 void write_case(std::ostream& out, const CaseResult& result) {
   out << "\n      {\"name\": " << quoted(result.c.name) << ", \"case\": " << quoted(case_text(result.c))
       << ", \"verdict\": " << quoted(verdict_name(result.verdict)) << ", \"error_over_bound\": " << number(result.ratio_out)
-      << ", \"lse_error_over_bound\": " << number(result.ratio_lse) << ", \"ms\": " << number(result.milliseconds)
-      << ", \"message\": " << quoted(result.message) << ", \"reasons\": ";
+      << ", \"lse_error_over_bound\": " << number(result.ratio_lse) << ", \"max_score\": " << number(result.max_score)
+      << ", \"ms\": " << number(result.milliseconds) << ", \"message\": " << quoted(result.message) << ", \"reasons\": ";
   list(out, result.reasons, [&](const Reason& reason) {
     out << "{\"id\": " << reason.id << ", \"field\": " << quoted(reason.field) << ", \"wanted\": " << quoted(reason.wanted)
         << ", \"allowed\": " << quoted(reason.allowed) << ", \"hint\": " << quoted(reason.hint) << '}';

@@ -116,17 +116,8 @@ class MlaRun {
       for (uint32_t i = 0; i < test_.rope; ++i)
         latents_.push_back(conf::rounded(test_.kv_dtype, pe[static_cast<size_t>(key) * test_.rope + i]));
     }
-    anyattn_batch batch{};
-    batch.struct_size = ANYATTN_BATCH_SIZE;
-    batch.num_reqs = limits_.max_num_reqs;
-    batch.num_tokens = limits_.max_num_tokens;
-    batch.max_query_len = limits_.max_query_len;
-    batch.max_seq_len = limits_.max_seq_len;
-    batch.query_start_loc = query_start_.data();
-    batch.seq_lens = seq_lens_.data();
-    batch.block_table = cache_->table();
-    batch.block_table_stride = cache_->table_stride();
-    ok(backend_.metadata_update(metadata_->object, &batch, nullptr, text_.get()));
+    const anyattn_batch step = batch();
+    ok(backend_.metadata_update(metadata_->object, &step, nullptr, text_.get()));
   }
 
   void check_mqa() {
@@ -138,7 +129,7 @@ class MlaRun {
     anyattn_mqa_args args{};
     args.struct_size = ANYATTN_MQA_ARGS_SIZE;
     args.lse_base = test_.lse_base;
-    args.softmax_scale = 0.04;
+    args.softmax_scale = kDecodeScale;
     int64_t latent_shape[3] = {rows, test_.num_q_heads, test_.rank}, rope_shape[3] = {rows, test_.num_q_heads, test_.rope};
     args.q_latent = args.q_pe = q.get();
     args.q_latent.shape = latent_shape;
@@ -158,6 +149,38 @@ class MlaRun {
     rules.cp_rank = test_.cp_rank;
     compare({static_cast<int>(test_.num_q_heads), 1, static_cast<int>(size), static_cast<int>(test_.rank)}, rules, q.floats(),
             latents_, latents_, size, out.floats(), lse.floats());
+  }
+
+  // Decode of the batch through a table that is followed by entries naming no block, then every row by a call of its own.
+  void check_rows_alone() {
+    std::vector<int32_t> table(cache_->table(), cache_->table() + seq_lens_.size() * cache_->table_stride());
+    table.resize(table.size() + 64, 1 << 30);
+    anyattn_batch batch = this->batch();
+    batch.block_table = table.data();
+    const uint32_t size = test_.rank + test_.rope, heads = test_.num_q_heads;
+    TestTensor q({query_start_.back(), heads, size}, test_.dtype);
+    q.fill(test_.seed * 5 + 2, 1);
+    const std::vector<float> together = decode(batch, q.get());
+    for (size_t r = 0; r < seq_lens_.size(); ++r) {
+      const int32_t query = query_start_[r + 1] - query_start_[r];
+      for (int32_t i = 0; i < query; ++i) {
+        const int32_t start[2] = {0, 1}, keys = seq_lens_[r] - query + 1 + i, row = query_start_[r] + i;
+        batch.num_reqs = batch.num_tokens = batch.max_query_len = 1;
+        batch.query_start_loc = start;
+        batch.seq_lens = &keys;
+        batch.block_table = table.data() + r * cache_->table_stride();
+        anyattn_tensor one = q.get();
+        one.byte_offset = static_cast<uint64_t>(row * one.strides[0]) * conf::dtype_bytes(test_.dtype);
+        int64_t shape[3] = {1, heads, size};
+        one.shape = shape;
+        const std::vector<float> alone = decode(batch, one);
+        const auto at = together.begin() + row * static_cast<int64_t>(alone.size());
+        const std::vector<double> expected(at, at + static_cast<std::ptrdiff_t>(alone.size()));
+        // Each way stays within the bound of the exact result, so they are at most twice as far apart.
+        const conf::Comparison same = conf::compare(alone, expected, 2 * bound_.out, "out");
+        CHECK_MESSAGE(same.ok(), "row " << row << ": " << same.failure << "\n  " << test_.describe());
+      }
+    }
   }
 
   void check_gather() {
@@ -233,6 +256,43 @@ class MlaRun {
   }
 
  private:
+  anyattn_batch batch() const {
+    anyattn_batch batch{};
+    batch.struct_size = ANYATTN_BATCH_SIZE;
+    batch.num_reqs = limits_.max_num_reqs;
+    batch.num_tokens = limits_.max_num_tokens;
+    batch.max_query_len = limits_.max_query_len;
+    batch.max_seq_len = limits_.max_seq_len;
+    batch.query_start_loc = query_start_.data();
+    batch.seq_lens = seq_lens_.data();
+    batch.block_table = cache_->table();
+    batch.block_table_stride = cache_->table_stride();
+    return batch;
+  }
+
+  // metadata_update and forward_mqa with the latent and rope parts side by side in `q`.
+  std::vector<float> decode(const anyattn_batch& batch, const anyattn_tensor& q) {
+    ok(backend_.metadata_update(metadata_->object, &batch, nullptr, text_.get()));
+    const int64_t rows = batch.num_tokens, heads = test_.num_q_heads;
+    TestTensor out({rows, heads, test_.rank}, test_.dtype), lse({rows, heads}, ANYATTN_DTYPE_FLOAT32);
+    out.poison();
+    int64_t latent_shape[3] = {rows, heads, test_.rank}, rope_shape[3] = {rows, heads, test_.rope};
+    anyattn_mqa_args args{};
+    args.struct_size = ANYATTN_MQA_ARGS_SIZE;
+    args.lse_base = test_.lse_base;
+    args.softmax_scale = kDecodeScale;
+    args.q_latent = args.q_pe = q;
+    args.q_latent.shape = latent_shape;
+    args.q_pe.shape = rope_shape;
+    args.q_pe.byte_offset += test_.rank * conf::dtype_bytes(test_.dtype);
+    args.cache = cache_->get();
+    args.out = out.get();
+    args.lse = lse.get();
+    args.scratch = scratch_->data();
+    ok(backend_.forward_mqa(impl_->object, metadata_->object, &args, text_.get()));
+    return out.floats();
+  }
+
   void compare(const conf::HeadShape& shape, const conf::RowRules& rules, const std::vector<float>& q,
                const std::vector<float>& k, const std::vector<float>& v, size_t v_stride, const std::vector<float>& out,
                std::vector<float> lse) {
@@ -253,18 +313,21 @@ class MlaRun {
             &q[static_cast<size_t>(query_start_[r] + i) * static_cast<size_t>(shape.num_q_heads * shape.head_size)], reader,
             test_.dtype, &reference);
     }
-    const conf::Bound bound = conf::bound_of(reference, test_.dtype);
-    const conf::Comparison of_out = conf::compare(out, reference.exact, bound.out, "out");
+    bound_ = conf::bound_of(reference, test_.dtype);
+    const conf::Comparison of_out = conf::compare(out, reference.exact, bound_.out, "out");
     CHECK_MESSAGE(of_out.ok(), of_out.failure << "\n  " << test_.describe());
     if (test_.lse_base == ANYATTN_LSE_BASE2)
       for (float& x : lse) x = static_cast<float>(x * std::log(2.0));
-    const conf::Comparison of_lse = conf::compare(lse, reference.exact_lse, bound.lse, "lse");
+    const conf::Comparison of_lse = conf::compare(lse, reference.exact_lse, bound_.lse, "lse");
     CHECK_MESSAGE(of_lse.ok(), of_lse.failure << "\n  " << test_.describe());
     CHECK(scratch_->broken("scratch").empty());
     CHECK(persistent_->broken("persistent").empty());
   }
 
+  static constexpr double kDecodeScale = 0.04;
+
   MlaCase test_;
+  conf::Bound bound_;  // of the last comparison
   SmallHost host_;
   const anyattn_backend& backend_;
   uint64_t features_ = 0;
@@ -315,6 +378,18 @@ TEST_CASE("mla_decode_stays_within_the_bound_for_odd_head_counts_and_many_tokens
     run.store_and_update();
     run.check_mqa();
   }
+}
+
+TEST_CASE("mla_decode_of_many_tokens_equals_single_row_calls") {
+  MlaCase test;
+  test.num_q_heads = 8;
+  test.rank = 512;
+  test.rope = 64;
+  test.requests = {{3, 5}, {3, 33}, {3, 64}, {3, 65}};
+  MlaRun run(test);
+  run.store_and_update();
+  run.check_mqa();
+  run.check_rows_alone();
 }
 
 TEST_CASE("mla_decode_takes_the_sizes_of_released_models") {

@@ -336,3 +336,33 @@ TEST_CASE("attn_offsets_are_64_bits_wide") {
   REQUIRE_MESSAGE(run.forward(), run.result.failure);
   CHECK(bitwise_equal(run.result.out, near.out));
 }
+
+TEST_CASE("attn_two_ranks_with_their_slopes_give_the_heads_of_one") {
+  AttnCase whole = three_requests();
+  whole.num_kv_heads = 8;
+  whole.with(ANYATTN_FEATURE_ALIBI);
+  AttnRun one(whole);
+  REQUIRE((one.prepare() && one.store() && one.update() && one.forward()));
+  one.compare();
+  CHECK_MESSAGE(one.result.failure.empty(), one.result.failure);
+  const std::vector<float> all = one.out_floats(), slopes = one.slopes.floats();
+  const size_t half = all.size() / 3 / 2;  // of a row
+  for (const size_t rank : {size_t{0}, size_t{1}}) {
+    AttnCase share = whole;
+    share.num_q_heads = share.num_kv_heads = 4;
+    AttnRun run(share);
+    REQUIRE(run.prepare());
+    run.q.copy_heads(one.q, static_cast<int64_t>(rank) * 4);
+    run.k.copy_heads(one.k, static_cast<int64_t>(rank) * 4);
+    run.v.copy_heads(one.v, static_cast<int64_t>(rank) * 4);
+    std::memcpy(run.slopes.get().data, slopes.data() + rank * 4, 4 * sizeof(float));
+    REQUIRE((run.store() && run.update() && run.forward()));
+    const std::vector<float> own = run.out_floats();
+    for (size_t row = 0; row < 3; ++row) {
+      const auto mine = own.begin() + static_cast<std::ptrdiff_t>(row * half);
+      const auto theirs = all.begin() + static_cast<std::ptrdiff_t>((2 * row + rank) * half);
+      const auto length = static_cast<std::ptrdiff_t>(half);
+      CHECK(bitwise_equal({mine, mine + length}, {theirs, theirs + length}));
+    }
+  }
+}

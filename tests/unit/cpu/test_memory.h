@@ -111,6 +111,14 @@ class TestTensor {
     std::memcpy(static_cast<char*>(memory_->data()) + static_cast<size_t>(row) * row_bytes, from.memory_->data(),
                 static_cast<size_t>(rows) * row_bytes);
   }
+  // Heads first_head.. of `from`, [rows, more heads, size], to all heads of this one.
+  void copy_heads(const TestTensor& from, int64_t first_head) {
+    for (int64_t row = 0; row < shape_[0]; ++row)
+      std::memcpy(static_cast<char*>(memory_->data()) + static_cast<size_t>(row * strides_[0]) * element_,
+                  static_cast<const char*>(from.memory_->data()) +
+                      static_cast<size_t>(row * from.strides_[0] + first_head * strides_[1]) * element_,
+                  static_cast<size_t>(shape_[1] * strides_[1]) * element_);
+  }
   std::string broken(const char* name) const { return memory_->broken(name); }
 
  private:

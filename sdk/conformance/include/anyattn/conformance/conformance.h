@@ -37,6 +37,7 @@ struct CaseResult {
   std::vector<Reason> reasons;  // of a refusal
   double ratio_out = 0;         // worst error over its bound
   double ratio_lse = 0;
+  double max_score = 0;  // largest |score| that entered a softmax
   double milliseconds = 0;
 };
 

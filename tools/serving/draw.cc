@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serving/draw.h"
+
+#include "anyattn/conformance/vector_widths.h"
+
+namespace anyattn::tools {
+
+ANYATTN_VECTOR_WIDTHS void draw_uniform(uint64_t key, float amplitude, size_t count, float* out) {
+  const auto start = static_cast<uint32_t>(key);
+  const auto twist = static_cast<uint32_t>(key >> 32);
+  const float unit = amplitude * 0x1p-23f;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t x = (static_cast<uint32_t>(i) * 0x9E3779B9u + start) ^ twist;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    x ^= x >> 16;
+    out[i] = static_cast<float>(static_cast<int32_t>(x >> 8) - (1 << 23)) * unit;
+  }
+}
+
+}  // namespace anyattn::tools
