@@ -6,7 +6,8 @@
 //
 // A row sees one interval of keys. Keys outside it take no part: their scores are replaced, and their V rows are not
 // multiplied by a zero but left out, so NaN in them changes nothing. Source: online softmax, arXiv:1805.02867.
-#include "simd-inl.h"
+#include "keys-inl.h"
+#include "softmax-inl.h"
 
 namespace anyattn::cpu {
 namespace {
@@ -17,82 +18,14 @@ constexpr uint32_t kPackedRows = 12;
 // V is widened into scratch where at least three register tiles use it.
 constexpr uint32_t kWidenedRows = 12;
 
-// Where the pieces of a unit's scratch lie; R = padded rows, D and V = padded row lengths. Each piece is a whole number of
-// 64-byte lines: R is a multiple of 4 and the four arrays of R follow each other.
-struct Workspace {
-  explicit Workspace(const Unit& u)
-      : rows(u.tokens * u.heads),
-        rows_padded(padded(rows, kRowStep)),
-        head_size(u.q_size[0] + u.q_size[1]),
-        q_stride(padded_row(head_size)),
-        out_stride(padded_row(u.head_size_v)) {
-    float* at = reinterpret_cast<float*>(u.scratch);
-    q = at, at += static_cast<size_t>(rows_padded) * q_stride;
-    scores = at, at += static_cast<size_t>(rows_padded) * kTileKeys;
-    out = at, at += static_cast<size_t>(rows_padded) * out_stride;
-    row_max = at, at += rows_padded;
-    row_sum = at, at += rows_padded;
-    begin = reinterpret_cast<int32_t*>(at), at += rows_padded;
-    end = reinterpret_cast<int32_t*>(at), at += rows_padded;
-    k_tile = at, at += static_cast<size_t>(q_stride) * kTileKeys;
-    v_tile = at, at += static_cast<size_t>(out_stride) * kTileKeys;
-    distances = at;
-  }
-  uint32_t rows, rows_padded, head_size, q_stride, out_stride;
-  float* q;          // [R, D] f32, or bf16 in the first half of each row
-  float* scores;     // [R, kTileKeys]
-  float* out;        // [R, V]
-  float* row_max;    // [R]
-  float* row_sum;    // [R]
-  int32_t* begin;    // [R] the row's keys of this tile, [begin, end)
-  int32_t* end;      // [R]
-  float* k_tile;     // [D, kTileKeys]; with bf16 dots [D / 2, kTileKeys] pairs
-  float* v_tile;     // [kTileKeys, V]
-  float* distances;  // [kTileKeys] key position - first position of the unit, with ALiBi
-};
-
-struct TileRows {
-  const char* k[kTileKeys];
-  const char* v[kTileKeys];
-};
-
-// Row addresses of keys [key, key + count). False where the table names no block.
-inline bool find_rows(const KeySource& from, int64_t key, int count, TileRows& to) {
-  if (!from.table) {
-    for (int i = 0; i < count; ++i) {
-      to.k[i] = from.k + (key + i) * from.k_token_bytes;
-      to.v[i] = from.v + (key + i) * from.v_token_bytes;
-    }
-    return true;
-  }
-  for (int i = 0; i < count;) {
-    const int64_t index = (key + i) / from.block_size;
-    const int64_t offset = (key + i) % from.block_size;
-    const int64_t block = from.table[index];
-    if (block < 0 || static_cast<uint64_t>(block) >= from.num_blocks) return false;
-    const char* k = from.k + block * from.k_block_bytes + offset * from.k_token_bytes;
-    const char* v = from.v + block * from.v_block_bytes + offset * from.v_token_bytes;
-    const int64_t in_block = from.block_size - offset;
-    const int stop = in_block < count - i ? i + static_cast<int>(in_block) : count;
-    for (; i < stop; ++i, k += from.k_token_bytes, v += from.v_token_bytes) {
-      to.k[i] = k;
-      to.v[i] = v;
-    }
-  }
-  return true;
-}
-
 // ---- Q K^T: widened to f32, or bf16 pairs through the dot instruction ------------------------------------------------
 
-template <class KV>
+template <class Rows>
 struct WideDot {
-  using Row = Vec;
   static constexpr int kPerVec = kLanes;  // elements of a row in one vector
   static constexpr int kPerCell = 1;      // elements of a row in one 32-bit cell of the packed tile
-  static Vec load_row(const char* row, uint32_t at) { return load(row + static_cast<size_t>(at) * KV::kBytes, KV{}); }
-  static Vec load_row_n(const char* row, uint32_t at, int n) {
-    return load_n(row + static_cast<size_t>(at) * KV::kBytes, n, KV{});
-  }
+  static Vec load_row(const char* row, uint32_t at) { return Rows::load(row, at); }
+  static Vec load_row_n(const char* row, uint32_t at, int n) { return Rows::load_n(row, at, n); }
   static Vec load_q(const char* q, uint32_t at) { return load(reinterpret_cast<const float*>(q) + at); }
   static Vec add(Vec sum, Vec a, Vec b) { return fma(a, b, sum); }
   static Vec cell_of(const char* q, uint32_t cell) { return splat(reinterpret_cast<const float*>(q)[cell]); }
@@ -113,13 +46,12 @@ struct WideDot {
 
 #if defined(__AVX512BF16__)
 // Two bf16 products a lane with f32 sums. The instruction flushes denormals; the sums stay within the bf16 bound.
+template <class Rows>
 struct PairDot {
   static constexpr int kPerVec = 2 * kLanes;
   static constexpr int kPerCell = 2;
-  static Vec load_row(const char* row, uint32_t at) { return load(row + static_cast<size_t>(at) * 2, F32{}); }
-  static Vec load_row_n(const char* row, uint32_t at, int n) {
-    return load_n(row + static_cast<size_t>(at) * 2, n / 2, F32{});  // head sizes are multiples of 8
-  }
+  static Vec load_row(const char* row, uint32_t at) { return (Vec)Rows::load_pairs(row, at); }
+  static Vec load_row_n(const char* row, uint32_t at, int n) { return (Vec)Rows::load_pairs_n(row, at, n); }
   static Vec load_q(const char* q, uint32_t at) { return load(q + static_cast<size_t>(at) * 2, F32{}); }
   static Vec add(Vec sum, Vec a, Vec b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
   static Vec cell_of(const char* q, uint32_t cell) { return splat(reinterpret_cast<const float*>(q)[cell]); }
@@ -225,91 +157,20 @@ void score_packed(const Workspace& w, int count) {
   }
 }
 
-// ---- softmax ---------------------------------------------------------------------------------------------------------
-
-// Positions of the tile's keys relative to the unit's first row.
-inline void find_distances(const Unit& u, int64_t key, int count, float* to) {
-  const int64_t world = u.shard.world, rank = u.shard.rank, interleave = u.shard.interleave;
-  for (int i = 0; i < kTileKeys; ++i) {
-    const int64_t l = key + (i < count ? i : 0);
-    const int64_t position = world == 1 ? l : ((l / interleave) * world + rank) * interleave + l % interleave;
-    to[i] = static_cast<float>(position - u.first_position);
-  }
-}
-
-struct RowBias {
-  AlibiKind kind;
-  float slope;
-  float token;             // of the row, relative to the first
-  const float* distances;  // of the keys, relative to the first
-};
-
-// Dot products to logits: scale, soft cap, ALiBi.
-inline Vec logits(const Unit& u, Vec dots, int at, const RowBias& bias) {
-  Vec s = dots * u.softmax_scale;
-  if (u.soft_cap > 0) s = tanh(s / u.soft_cap) * u.soft_cap;
-  if (bias.kind == kAlibiNone) return s;
-  const Vec distance = load(bias.distances + at) - bias.token;
-  const Vec size = (Vec)((WordVec)distance & 0x7fffffffu);
-  if (bias.kind == kAlibiLinear) return fma(distance, splat(bias.slope), s);
-  if (bias.kind == kAlibiSymmetric) return fma(size, splat(-bias.slope), s);
-  return distance <= 0.f ? fma(sqrt(size), splat(-bias.slope), s) : s;
-}
-
-// One row of a tile: dots become e^(logit - max), the running max and sum move on, the accumulators are rescaled.
-inline void softmax_row(const Unit& u, const Workspace& w, uint32_t row, const RowBias& bias) {
-  constexpr float kNone = -__builtin_inff();
-  const int begin = w.begin[row], end = w.end[row];
-  if (begin >= end) return;
-  float* s = w.scores + static_cast<size_t>(row) * kTileKeys;
-  const int first = begin / kLanes * kLanes;
-  const IntVec lanes = lane_numbers();
-  Vec top = splat(kNone);
-  for (int at = first; at < end; at += kLanes) {
-    Vec value = logits(u, load(s + at), at, bias);
-    if (at < begin || at + kLanes > end) {
-      const IntVec key = lanes + at;
-      value = (key >= begin) & (key < end) ? value : splat(kNone);
-    }
-    store(s + at, value);
-    top = max(value, top);
-  }
-  const float before = w.row_max[row];
-  const float tile_max = largest(top);
-  const float now = tile_max > before ? tile_max : before;
-  // All visible logits are -inf: they weigh nothing against 0 as well.
-  const Vec base = splat(now == kNone ? 0.f : now);
-  Vec total{};
-  for (int at = first; at < end; at += kLanes) {
-    const Vec p = exp(load(s + at) - base);
-    store(s + at, p);
-    total += p;
-  }
-  if (now != before) {
-    const float kept = before == kNone ? 0.f : exp(splat(before - now))[0];
-    float* out = w.out + static_cast<size_t>(row) * w.out_stride;
-    for (uint32_t i = 0; i < w.out_stride; i += kLanes) store(out + i, load(out + i) * kept);
-    w.row_sum[row] *= kept;
-    w.row_max[row] = now;
-  }
-  w.row_sum[row] += sum(total);
-}
-
 // ---- P V -------------------------------------------------------------------------------------------------------------
 
 // O[R rows][C vectors at column] += P[R rows][begin, end) V[begin, end); n: lanes of the last vector that V has.
-template <class KV, int R, int C>
+template <class Rows, int R, int C>
 void add_values(const float* p, float* out, uint32_t out_stride, const char* const* v, uint32_t column, int begin, int end,
                 int n) {
   Vec sums[R][C];
   for (int r = 0; r < R; ++r)
     for (int c = 0; c < C; ++c) sums[r][c] = load(out + static_cast<size_t>(r) * out_stride + column + c * kLanes);
   for (int t = begin; t < end; ++t) {
-    const char* row = v[t] + static_cast<size_t>(column) * KV::kBytes;
     Vec value[C];
     for (int c = 0; c < C; ++c) {
-      const char* at = row + static_cast<size_t>(c * kLanes) * KV::kBytes;
-      value[c] = c + 1 < C || n == kLanes ? load(at, KV{}) : load_n(at, n, KV{});
+      const uint32_t at = column + static_cast<uint32_t>(c * kLanes);
+      value[c] = c + 1 < C || n == kLanes ? Rows::load(v[t], at) : Rows::load_n(v[t], at, n);
     }
     for (int r = 0; r < R; ++r) {
       const Vec weight = splat(p[r * kTileKeys + t]);
@@ -320,22 +181,22 @@ void add_values(const float* p, float* out, uint32_t out_stride, const char* con
     for (int c = 0; c < C; ++c) store(out + static_cast<size_t>(r) * out_stride + column + c * kLanes, sums[r][c]);
 }
 
-template <class KV, int R>
+template <class Rows, int R>
 void add_value_columns(const Unit& u, const Workspace& w, uint32_t row, const char* const* v, int begin, int end) {
   if (begin >= end) return;
   const float* p = w.scores + static_cast<size_t>(row) * kTileKeys;
   float* out = w.out + static_cast<size_t>(row) * w.out_stride;
   uint32_t column = 0;
   for (; column + kColumns * kLanes <= u.head_size_v; column += kColumns * kLanes)
-    add_values<KV, R, kColumns>(p, out, w.out_stride, v, column, begin, end, kLanes);
+    add_values<Rows, R, kColumns>(p, out, w.out_stride, v, column, begin, end, kLanes);
   for (; column < u.head_size_v; column += kLanes) {
     const uint32_t left = u.head_size_v - column;
-    add_values<KV, R, 1>(p, out, w.out_stride, v, column, begin, end, left < kLanes ? static_cast<int>(left) : kLanes);
+    add_values<Rows, R, 1>(p, out, w.out_stride, v, column, begin, end, left < kLanes ? static_cast<int>(left) : kLanes);
   }
 }
 
 // R rows together over the keys all of them see, then each over the rest of its own.
-template <class KV, int R>
+template <class Rows, int R>
 void add_value_rows(const Unit& u, const Workspace& w, uint32_t row, const char* const* v) {
   int begin = 0, end = kTileKeys;
   for (uint32_t r = row; r < row + R; ++r) {
@@ -343,93 +204,49 @@ void add_value_rows(const Unit& u, const Workspace& w, uint32_t row, const char*
     end = w.end[r] < end ? w.end[r] : end;
   }
   if (begin >= end) begin = end = kTileKeys;  // nothing in common
-  add_value_columns<KV, R>(u, w, row, v, begin, end);
+  add_value_columns<Rows, R>(u, w, row, v, begin, end);
   for (uint32_t r = row; r < row + R; ++r) {
-    add_value_columns<KV, 1>(u, w, r, v, w.begin[r], w.end[r] < begin ? w.end[r] : begin);
-    add_value_columns<KV, 1>(u, w, r, v, w.begin[r] > end ? w.begin[r] : end, w.end[r]);
+    add_value_columns<Rows, 1>(u, w, r, v, w.begin[r], w.end[r] < begin ? w.end[r] : begin);
+    add_value_columns<Rows, 1>(u, w, r, v, w.begin[r] > end ? w.begin[r] : end, w.end[r]);
   }
 }
 
-template <class KV>
+template <class Rows>
 void add_tile(const Unit& u, const Workspace& w, const char* const* v) {
   uint32_t row = 0;
-  for (; row + kRowStep <= w.rows; row += kRowStep) add_value_rows<KV, kRowStep>(u, w, row, v);
+  for (; row + kRowStep <= w.rows; row += kRowStep) add_value_rows<Rows, kRowStep>(u, w, row, v);
   switch (w.rows - row) {
     case 3:
-      return add_value_rows<KV, 3>(u, w, row, v);
+      return add_value_rows<Rows, 3>(u, w, row, v);
     case 2:
-      return add_value_rows<KV, 2>(u, w, row, v);
+      return add_value_rows<Rows, 2>(u, w, row, v);
     case 1:
-      return add_value_rows<KV, 1>(u, w, row, v);
+      return add_value_rows<Rows, 1>(u, w, row, v);
     default:
       return;
   }
 }
 
-template <class KV>
+template <class Rows>
 void widen_values(const Unit& u, const Workspace& w, const TileRows& tile, int count, const char** v) {
   for (int t = 0; t < count; ++t) {
     float* to = w.v_tile + static_cast<size_t>(t) * w.out_stride;
     v[t] = reinterpret_cast<const char*>(to);
     uint32_t i = 0;
-    for (; i + kLanes <= u.head_size_v; i += kLanes) store(to + i, load(tile.v[t] + static_cast<size_t>(i) * KV::kBytes, KV{}));
-    if (i < u.head_size_v)
-      store(to + i, load_n(tile.v[t] + static_cast<size_t>(i) * KV::kBytes, static_cast<int>(u.head_size_v - i), KV{}));
+    for (; i + kLanes <= u.head_size_v; i += kLanes) store(to + i, Rows::load(tile.v[t], i));
+    if (i < u.head_size_v) store(to + i, Rows::load_n(tile.v[t], i, static_cast<int>(u.head_size_v - i)));
   }
 }
 
 // ---- the unit --------------------------------------------------------------------------------------------------------
 
-inline void start_rows(const Unit& u, const Workspace& w) {
-  __builtin_memset(w.out, 0, static_cast<size_t>(w.rows_padded) * w.out_stride * 4);
-  for (uint32_t row = 0; row < w.rows_padded; ++row) {
-    const bool sink = u.sinks && row < w.rows;
-    w.row_max[row] = sink ? u.sinks[row % u.heads] : -__builtin_inff();
-    w.row_sum[row] = sink ? 1.f : 0.f;
-    w.begin[row] = w.end[row] = 0;
-  }
-}
-
-// Writes one row: divides by the sum; no key and no sink give 0 and -inf.
-inline void finish_row(const Unit& u, uint32_t row, const float* out, float row_max, float row_sum) {
-  const uint32_t token = row / u.heads, head = row % u.heads;
-  char* to = u.out + token * u.out_token_bytes + head * u.out_head_bytes;
-  const float factor = row_sum > 0.f ? 1.f / row_sum : row_sum == 0.f ? 0.f : row_sum;
-  with_kind(u.out_kind, [&](auto element) {
-    constexpr int kBytes = decltype(element)::kBytes;
-    for (uint32_t i = 0; i < u.head_size_v; i += kLanes) {
-      const uint32_t left = u.head_size_v - i;
-      store_n(to + static_cast<size_t>(i) * kBytes, load(out + i) * factor, left < kLanes ? static_cast<int>(left) : kLanes,
-              element);
-    }
-  });
-  if (!u.lse) return;
-  const double natural = static_cast<double>(row_max) + ::log(static_cast<double>(row_sum));
-  u.lse[token * u.lse_token_stride + head * u.lse_head_stride] =
-      static_cast<float>(row_sum == 0.f ? -static_cast<double>(__builtin_inff()) : natural * static_cast<double>(u.lse_factor));
-}
-
-inline void finish(const Unit& u, const Workspace& w) {
-  if (!u.part) {
-    for (uint32_t row = 0; row < w.rows; ++row)
-      finish_row(u, row, w.out + static_cast<size_t>(row) * w.out_stride, w.row_max[row], w.row_sum[row]);
-    return;
-  }
-  const size_t cells = static_cast<size_t>(w.rows_padded) * w.out_stride;
-  __builtin_memcpy(u.part, w.out, cells * 4);
-  __builtin_memcpy(u.part + cells, w.row_max, static_cast<size_t>(w.rows_padded) * 4);
-  __builtin_memcpy(u.part + cells + w.rows_padded, w.row_sum, static_cast<size_t>(w.rows_padded) * 4);
-}
-
-template <class Dot>
-void score_tile(const Unit& u, const Workspace& w, const TileRows& tile, int count, const TileRows* next, int next_count,
-                int key_bytes) {
+template <class Rows, class Dot>
+void score_tile(const Unit& u, const Workspace& w, const TileRows& tile, int count, const TileRows* next, int next_count) {
   if (w.rows >= kPackedRows) {
     pack_keys<Dot>(w, tile, count);
     return score_packed<Dot>(w, count);
   }
-  const int64_t k_bytes = static_cast<int64_t>(w.head_size) * key_bytes;
-  const int64_t v_bytes = static_cast<int64_t>(u.head_size_v) * key_bytes;
+  const int64_t k_bytes = Rows::bytes(w.head_size), v_bytes = Rows::bytes(u.head_size_v);
   for (uint32_t row = 0; row < w.rows; row += kRowStep) {
     const char* q = reinterpret_cast<const char*>(w.q + static_cast<size_t>(row) * w.q_stride);
     float* scores = w.scores + static_cast<size_t>(row) * kTileKeys;
@@ -451,7 +268,7 @@ void score_tile(const Unit& u, const Workspace& w, const TileRows& tile, int cou
   }
 }
 
-template <class KV, class Dot>
+template <class Rows, class Dot>
 int32_t attend(const Unit* unit) {
   const Unit& u = *unit;
   const Workspace w(u);
@@ -469,7 +286,13 @@ int32_t attend(const Unit* unit) {
     const TileRows& tile = tiles[current];
     const int count = keys_at(key), next_count = keys_at(key + kTileKeys);
     if (!find_rows(u.keys, key + kTileKeys, next_count, tiles[current ^ 1])) return 1;
-    score_tile<Dot>(u, w, tile, count, next_count ? &tiles[current ^ 1] : nullptr, next_count, KV::kBytes);
+    score_tile<Rows, Dot>(u, w, tile, count, next_count ? &tiles[current ^ 1] : nullptr, next_count);
+    if (Rows::kScaled) {
+      for (int i = 0; i < count; ++i) {
+        w.k_scales[i] = Rows::scale(tile.k[i], w.head_size);
+        w.v_scales[i] = Rows::scale(tile.v[i], u.head_size_v);
+      }
+    }
 
     if (u.alibi != kAlibiNone) find_distances(u, key, count, w.distances);
     for (uint32_t row = 0; row < w.rows; ++row) {
@@ -477,45 +300,19 @@ int32_t attend(const Unit* unit) {
       const int64_t begin = u.visible_begin[token] - key, end = u.visible_end[token] - key;
       w.begin[row] = begin < 0 ? 0 : begin > count ? count : static_cast<int32_t>(begin);
       w.end[row] = end < 0 ? 0 : end > count ? count : static_cast<int32_t>(end);
-      softmax_row(u, w, row, {u.alibi, u.alibi ? u.alibi_slopes[head] : 0.f, static_cast<float>(token), w.distances});
+      softmax_row<Rows::kScaled>(u, w, row,
+                                 {u.alibi, u.alibi ? u.alibi_slopes[head] : 0.f, static_cast<float>(token), w.distances});
     }
 
-    if (KV::kBytes == 2 && w.rows >= kWidenedRows) {
-      widen_values<KV>(u, w, tile, count, widened);
-      add_tile<F32>(u, w, widened);
+    if (Rows::kBytes != 4 && w.rows >= kWidenedRows) {
+      widen_values<Rows>(u, w, tile, count, widened);
+      add_tile<F32Rows>(u, w, widened);
     } else {
-      add_tile<KV>(u, w, tile.v);
+      add_tile<Rows>(u, w, tile.v);
     }
   }
   finish(u, w);
   return 0;
-}
-
-// Joins the splits of one item in their order, so the result does not depend on which finished last.
-void combine(const Unit* unit, const float* parts, uint64_t stride, uint32_t count) {
-  const Unit& u = *unit;
-  const Workspace w(u);
-  const size_t cells = static_cast<size_t>(w.rows_padded) * w.out_stride;
-  for (uint32_t row = 0; row < w.rows; ++row) {
-    float top = -__builtin_inff();
-    for (uint32_t i = 0; i < count; ++i) {
-      const float part_max = parts[i * stride + cells + row];
-      top = part_max > top ? part_max : top;
-    }
-    float total = 0.f;
-    float* out = w.out;
-    __builtin_memset(out, 0, static_cast<size_t>(w.out_stride) * 4);
-    for (uint32_t i = 0; i < count; ++i) {
-      const float* part = parts + i * stride;
-      const float part_max = part[cells + row];
-      if (part_max == -__builtin_inff()) continue;
-      const float weight = exp(splat(part_max - top))[0];
-      total += weight * part[cells + w.rows_padded + row];
-      const float* from = part + static_cast<size_t>(row) * w.out_stride;
-      for (uint32_t d = 0; d < w.out_stride; d += kLanes) store(out + d, fma(load(from + d), splat(weight), load(out + d)));
-    }
-    finish_row(u, row, out, top, total);
-  }
 }
 
 }  // namespace

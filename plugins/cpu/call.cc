@@ -23,6 +23,7 @@ Call common_call(const Plan& plan, double softmax_scale, void* scratch) {
   Call call;
   call.scratch = scratch;
   call.unit.softmax_scale = static_cast<float>(softmax_scale);
+  call.unit.value_scale = 1.f;
   call.unit.soft_cap = plan.soft_cap;
   call.unit.alibi = plan.alibi;
   call.unit.shard = plan.shard;

@@ -8,6 +8,8 @@
 namespace anyattn::cpu {
 
 enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kElementKinds = 3 };
+// How rows of a cache are stored; the kernels read each through a struct of loads (keys-inl.h).
+enum RowFormat : uint32_t { kRowsF32 = 0, kRowsF16 = 1, kRowsBF16 = 2, kRowFormats = 3 };
 enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
 
 constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
@@ -61,7 +63,8 @@ struct Unit {
   int64_t first_position;  // of token 0
 
   float softmax_scale;
-  float soft_cap;  // 0: none
+  float value_scale;  // of the output: the scale of V where a format has one for all keys, else 1. K's is in softmax_scale
+  float soft_cap;     // 0: none
   AlibiKind alibi;
   const float* alibi_slopes;  // [heads], with alibi
   const float* sinks;         // [heads], null: none
@@ -90,7 +93,7 @@ static constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, 
   const uint64_t r = padded(rows, kRowStep);
   const uint64_t d = padded_row(head_size);
   const uint64_t dv = padded_row(head_size_v);
-  return 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 16));
+  return 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 3));
 }
 
 // out = sum_i weight_i * part_i of one row of an engine's merge_states; parts with weight 0 are not read.
@@ -104,13 +107,14 @@ struct MergeRow {
   char* out;  // may be one of the parts
 };
 
+// One unit: 0, or 1 where a visible table entry does not name a block.
+typedef int32_t (*AttendFn)(const Unit* unit);
+
 // Every function of one instruction set.
 struct Kernels {
   const char* name;
-  // 0, or 1 where a visible table entry does not name a block. Keys by element kind; dot_bf16 takes bf16 queries and keys and
-  // is null where the set has no such instruction.
-  int32_t (*attend[kElementKinds])(const Unit* unit);
-  int32_t (*attend_dot_bf16)(const Unit* unit);
+  AttendFn attend[kRowFormats];       // any query
+  AttendFn attend_bf16[kRowFormats];  // bfloat16 queries only; null where the set has nothing better than the above
   // Joins the parts of one item, `stride` floats apart, into unit->out and lse.
   void (*combine)(const Unit* unit, const float* parts, uint64_t stride, uint32_t count);
   void (*merge_row)(const MergeRow* row);

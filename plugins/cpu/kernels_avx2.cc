@@ -6,8 +6,8 @@
 namespace anyattn::cpu {
 
 const Kernels kKernelsAvx2 = {
-    "avx2",     {&attend<F32, WideDot<F32>>, &attend<F16, WideDot<F16>>, &attend<BF16, WideDot<BF16>>},
-    nullptr,    &combine,
+    "avx2",     {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
+    {},         &combine,
     &merge_row, &convert,
 };
 

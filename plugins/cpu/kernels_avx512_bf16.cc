@@ -7,8 +7,8 @@ namespace anyattn::cpu {
 
 const Kernels kKernelsAvx512Bf16 = {
     "avx512_bf16",
-    {&attend<F32, WideDot<F32>>, &attend<F16, WideDot<F16>>, &attend<BF16, WideDot<BF16>>},
-    &attend<BF16, PairDot>,
+    {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
+    {nullptr, nullptr, &attend<BF16Rows, PairDot<BF16Rows>>},
     &combine,
     &merge_row,
     &convert,

@@ -165,15 +165,12 @@ ElementKind element_kind(uint32_t dtype) {
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
-decltype(Kernels::attend_dot_bf16) Plan::attend() const {
-  if (kernels->attend_dot_bf16 && q_kind == kBF16 && kv_kind == kBF16) return kernels->attend_dot_bf16;
-  return kernels->attend[kv_kind];
+AttendFn Plan::attend_rows(RowFormat rows) const {
+  const AttendFn special = q_kind == kBF16 ? kernels->attend_bf16[rows] : nullptr;
+  return special ? special : kernels->attend[rows];
 }
 
-decltype(Kernels::attend_dot_bf16) Plan::attend_mha() const {
-  if (kernels->attend_dot_bf16 && q_kind == kBF16) return kernels->attend_dot_bf16;
-  return kernels->attend[q_kind];
-}
+RowFormat row_format(ElementKind kind) { return kind == kF16 ? kRowsF16 : kind == kBF16 ? kRowsBF16 : kRowsF32; }
 
 bool choose_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                  Reasons& reasons, Plan& plan) {

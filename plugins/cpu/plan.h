@@ -11,6 +11,8 @@
 
 namespace anyattn::cpu {
 
+RowFormat row_format(ElementKind kind);
+
 enum class Family { kPlain, kMla };
 
 inline constexpr uint32_t kMaxHeadSize = 576;
@@ -44,8 +46,9 @@ struct Plan {
   uint32_t num_workers = 1;
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
-  decltype(Kernels::attend_dot_bf16) attend() const;      // over the cache, or ragged keys
-  decltype(Kernels::attend_dot_bf16) attend_mha() const;  // keys in the query's dtype
+  AttendFn attend() const { return attend_rows(row_format(kv_kind)); }     // over the cache, or ragged keys
+  AttendFn attend_mha() const { return attend_rows(row_format(q_kind)); }  // keys in the query's dtype
+  AttendFn attend_rows(RowFormat rows) const;
   uint32_t unit_rows() const { return unit_heads * unit_tokens; }
 };
 

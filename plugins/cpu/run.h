@@ -27,7 +27,7 @@ uint64_t scratch_bytes(const ScratchShape& shape);
 // What all units of a call share: `unit` holds scale, cap, dtypes, strides and, in its pointers, row 0 of head 0.
 struct Call {
   Unit unit{};
-  decltype(Kernels::attend_dot_bf16) attend = nullptr;
+  AttendFn attend = nullptr;
   int64_t k_head_bytes = 0;  // from one kv head to the next
   int64_t v_head_bytes = 0;
   void* scratch = nullptr;
