@@ -61,10 +61,28 @@ struct CheckOptions {
 };
 int check_backend(const CheckOptions& options);
 
+// Empty lists: what the grid has where nothing is asked.
 struct BenchOptions {
   CommonOptions common;
-  TargetOptions target;
-  double min_time_s = 0.2;  // a measurement
+  std::string device = "auto";
+  std::string backend;              // a must
+  std::string model;                // an id of the model table: every kind of its layers
+  std::string models_file;          // empty: the table installed with the library
+  std::vector<std::string> heads;   // 32/8/128
+  std::vector<std::string> phases;  // decode, prefill, chunk
+  std::vector<uint32_t> contexts;   // keys of decode and chunk rows
+  std::vector<uint32_t> prompts;    // keys of prefill rows
+  std::vector<uint32_t> batches;    // requests
+  std::vector<std::string> dtypes;  // of queries and outputs
+  std::vector<std::string> kv_cache_dtypes;
+  std::vector<std::string> caches;   // cold, hot
+  std::vector<std::string> threads;  // numbers, all
+  uint32_t block_size = 0;           // tokens a kernel block; 0 = the backend's choice
+  bool shuffled = false;             // blocks of a request in any order
+  bool batch_invariant = false;      // every row again with that feature
+  uint32_t pairs = 9;                // samples of the call and of the limits, alternately
+  double min_time_s = 0.02;          // a sample
+  uint32_t cold_mib = 1024;          // between two uses of a cold cache
 };
 int bench_backend(const BenchOptions& options);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// generate on the real small model, and bench: short, with the backend's name asserted.
+// generate on the real small model: short, with the backend's name asserted.
 #include <doctest/doctest.h>
 
 #include "end_to_end/command.h"
@@ -88,19 +88,4 @@ TEST_CASE("generate_refuses_what_it_cannot_do") {
   const Result format = cli(generate(*shared, config, {"--kv-cache-dtype", "fp8_e4m3"}));
   CHECK(format.code == 1);
   CHECK(contains(format.err, "fp8_e4m3"));
-}
-
-TEST_CASE("bench_reports_own_cost_and_shapes") {
-  TempDir dir;
-  const Result result =
-      cli({"bench", "--config", dir.write("config.yaml", cpu_config()), "--device", "cpu", "--min-time", "0.001", "--json"});
-  CHECK(result.code == 0);
-  const json figures = result.json();
-  REQUIRE(figures["own_cost"].size() == 3);
-  for (const json& cost : figures["own_cost"]) CHECK(cost["through_runtime_ns"] > 0);
-  REQUIRE(!figures["shapes"].empty());
-  for (const json& shape : figures["shapes"]) {
-    CHECK(shape["backend"] == "CPU_ATTN");
-    CHECK(shape["gflop_per_s"] > 0);
-  }
 }

@@ -130,7 +130,7 @@ TEST_CASE("ctrl_c_gives_the_report_so_far_and_130") {
   const std::string config = dir.write("config.yaml", cpu_config());
   const std::vector<std::vector<std::string>> commands = {
       {"check", "CPU_ATTN"},
-      {"bench", "--device", "cpu", "--min-time", "0.01"},
+      {"bench", "--device", "cpu", "--min-time", "0.01", "--cold-mib", "16"},
       {"run", "--model", "Llama-3.1-8B", "--trace", "builtin:chat", "--layers", "1", "--requests", "30", "--device", "cpu"}};
   for (std::vector<std::string> command : commands) {
     CAPTURE(command[0]);

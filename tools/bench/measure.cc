@@ -3,6 +3,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <exception>
 
 namespace anyattn::tools::bench {
@@ -38,14 +39,24 @@ benchmark::internal::Benchmark* const kBenchmark =
 
 }  // namespace
 
-double nanoseconds(double min_time_s, const std::function<void()>& body) {
+double nanoseconds(uint64_t calls, const std::function<void()>& body) {
   measured = &body;
   thrown = nullptr;
-  kBenchmark->MinTime(min_time_s);
+  kBenchmark->Iterations(static_cast<benchmark::IterationCount>(calls));
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   if (thrown) std::rethrow_exception(thrown);
   return collector.nanoseconds();
+}
+
+uint64_t calls_for(double min_time_s, const std::function<void()>& body) {
+  for (uint64_t calls = 1;;) {
+    const double seconds = nanoseconds(calls, body) * static_cast<double>(calls) / 1e9;
+    if (seconds >= min_time_s) return calls;
+    // Twice as many at least, a thousand times as many at most: short times say little.
+    const double wanted = 1.2 * static_cast<double>(calls) * min_time_s / std::max(seconds, 1e-9);
+    calls = static_cast<uint64_t>(std::clamp(wanted, 2.0 * static_cast<double>(calls), 1e3 * static_cast<double>(calls)));
+  }
 }
 
 }  // namespace anyattn::tools::bench

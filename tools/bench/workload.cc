@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 #include "common/runtime.h"
 
 namespace anyattn::tools::bench {
 namespace {
+
+constexpr uint32_t kFillTokens = 1024;
+constexpr uint32_t kDeviceToDevice = 3;  // ANYATTN_COPY_* of device.h
 
 // Finite values of both signs around 1, different from row to row; their distribution is of no account for time.
 std::vector<float> values(size_t count, double phase) {
@@ -17,152 +21,178 @@ std::vector<float> values(size_t count, double phase) {
   return row;
 }
 
-Group make_group(const Runtime& runtime, const TargetOptions& target, const std::string& backend, const WorkloadShape& shape) {
-  Problem problem;
-  problem.fields.num_q_heads = shape.num_q_heads;
-  problem.fields.num_kv_heads = shape.num_kv_heads;
-  problem.fields.head_size = problem.fields.head_size_v = shape.head_size;
-  problem.fields.q_dtype = problem.fields.out_dtype = dtype_of(target.dtype, ANYATTN_DTYPE_FLOAT32);
-  problem.fields.block_size = target.block_size;
-  problem.kv_cache_dtype(target.kv_cache_dtype.empty() ? "auto" : target.kv_cache_dtype);
-
+Group make_group(const Runtime& runtime, const WorkloadOptions& given, const Point& point) {
   Group::Options options;
-  options.problem = problem.view();
+  options.problem = point.problem.view();
   options.limits.struct_size = ANYATTN_LIMITS_SIZE;
-  options.limits.max_num_reqs = shape.num_reqs;
-  // The cache is filled request by request.
-  options.limits.max_num_tokens = std::max(shape.num_reqs * shape.query_len, shape.seq_len);
-  options.limits.max_query_len = shape.query_len;
-  options.limits.max_seq_len = shape.seq_len;
-  options.device = target.device;
-  options.backend = backend;
-  options.label = shape.name;
+  options.limits.max_num_reqs = point.num_reqs;
+  // The caches are filled that many tokens at once.
+  options.limits.max_num_tokens = std::max(point.num_reqs * point.query_len, kFillTokens);
+  options.limits.max_query_len = point.query_len;
+  options.limits.max_seq_len = point.seq_len;
+  options.device = given.device;
+  options.backend = given.backend;
+  options.label = point.phase;
   return Group(runtime, options);
 }
 
+uint64_t rounded_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
+
 }  // namespace
 
-double WorkloadShape::flops() const {
-  // Row i of a request sees seq_len - query_len + i + 1 keys.
-  const double rows = query_len, keys = rows * (seq_len - query_len) + rows * (rows + 1) / 2;
-  return num_reqs * keys * num_q_heads * 4.0 * head_size;
-}
-
-double WorkloadShape::bytes(uint32_t element_bytes) const {
-  const double cached = 2.0 * seq_len * num_kv_heads, rows = 2.0 * query_len * num_q_heads;
-  return num_reqs * (cached + rows) * head_size * element_bytes;
-}
-
-Workload::Workload(const Runtime& runtime, const TargetOptions& target, const std::string& backend, const WorkloadShape& shape)
+Workload::Workload(const Runtime& runtime, const WorkloadOptions& options, const Point& point, Arena& arena)
     : runtime_(runtime),
-      shape_(shape),
-      group_(make_group(runtime, target, backend, shape)),
+      point_(point),
+      arena_(arena),
+      group_(make_group(runtime, options, point)),
       info_(group_.info()),
-      rows_(runtime, {info_.device_kind, info_.device_ordinal}, dtype_of(target.dtype, ANYATTN_DTYPE_FLOAT32)) {
-  make_cache(runtime);
-  make_batch(runtime);
-  fill_cache(runtime);
-  make_args(runtime);
+      rows_(runtime, {info_.device_kind, info_.device_ordinal}, point.problem.fields.q_dtype) {
+  make_caches(options);
+  make_batch();
+  make_args();
 }
 
-void Workload::make_cache(const Runtime& runtime) {
-  blocks_per_req_ = (shape_.seq_len + info_.block_size - 1) / info_.block_size;
+void Workload::make_caches(const WorkloadOptions& options) {
+  blocks_per_req_ = (point_.seq_len + info_.block_size - 1) / info_.block_size;
   cache_.struct_size = ANYATTN_CACHE_SIZE;
   cache_.spec = info_.spec;
   cache_.block_stride_bytes = info_.spec->block_bytes;
-  cache_.num_blocks = uint64_t{shape_.num_reqs} * blocks_per_req_;
-  blocks_ = DeviceMemory(runtime, rows_.device(), cache_.num_blocks * cache_.block_stride_bytes);
-  cache_.base = blocks_.get();
+  // Caches begin where one may: 256 bytes.
+  cache_.num_blocks = uint64_t{point_.num_reqs} * blocks_per_req_;
+  while (cache_bytes() % 256 != 0) ++cache_.num_blocks;
+  if (point_.cold) num_caches_ = static_cast<uint32_t>(1 + (options.cold_bytes + cache_bytes() - 1) / cache_bytes());
+  const uint64_t bytes = std::max(num_caches_ * cache_bytes(),
+                                  rounded_up(kFillTokens, info_.block_size) / info_.block_size * info_.spec->block_bytes);
+  arena_.reserve(runtime_, rows_.device(), bytes);
+  if (arena_.filled_bytes(info_.spec->digest) < bytes) fill_caches(arena_.bytes());
+  cache_.base = arena_.data();
 }
 
-// Request r owns the blocks r * blocks_per_req and after it.
-void Workload::make_batch(const Runtime& runtime) {
-  std::vector<int32_t> table(cache_.num_blocks);
-  std::iota(table.begin(), table.end(), 0);
-  for (uint32_t r = 0; r <= shape_.num_reqs; ++r) query_start_loc_.push_back(static_cast<int32_t>(r * shape_.query_len));
-  seq_lens_.assign(shape_.num_reqs, static_cast<int32_t>(shape_.seq_len));
-  const auto on_device = [&](const std::vector<int32_t>& numbers) {
-    DeviceMemory memory(runtime, rows_.device(), numbers.size() * sizeof(int32_t));
-    rows_.upload_plain(memory, std::span<const int32_t>(numbers));
-    return memory;
-  };
-  table_ = on_device(table);
-  query_start_loc_device_ = on_device(query_start_loc_);
-  seq_lens_device_ = on_device(seq_lens_);
+// The first blocks are written by the backend, all others are copies of them.
+void Workload::fill_caches(uint64_t bytes) {
+  const anyattn_problem& fields = point_.problem.fields;
+  const auto tokens = static_cast<uint32_t>(rounded_up(kFillTokens, info_.block_size));
+  const uint64_t written = uint64_t{tokens} / info_.block_size * info_.spec->block_bytes;
+  const DeviceMemory k = filled(uint64_t{kFillTokens} * fields.num_kv_heads * fields.head_size, 1.0),
+                     v = filled(uint64_t{kFillTokens} * fields.num_kv_heads * fields.head_size_v, 2.0),
+                     mapping_device(runtime_, rows_.device(), kFillTokens * sizeof(int64_t)),
+                     scale = DeviceMemory(runtime_, rows_.device(), sizeof(float));
+  rows_.upload_plain(scale, std::span<const float>({1.0f}));
+  anyattn_cache first = cache_;
+  first.base = arena_.data();
+  first.num_blocks = tokens / info_.block_size;
+  const Device device = rows_.device();
+  for (uint32_t at = 0; at < tokens; at += kFillTokens) {
+    const uint32_t count = std::min(kFillTokens, tokens - at);
+    std::vector<int64_t> mapping(count);
+    std::iota(mapping.begin(), mapping.end(), int64_t{at});
+    rows_.upload_plain(mapping_device, std::span<const int64_t>(mapping));
+    const Tensor k_rows = rows_of(k, count, fields.num_kv_heads, fields.head_size),
+                 v_rows = rows_of(v, count, fields.num_kv_heads, fields.head_size_v),
+                 slots(mapping_device.get(), ANYATTN_DTYPE_INT64, {count}, device.kind, device.ordinal),
+                 scale_rows(scale.get(), ANYATTN_DTYPE_FLOAT32, {1}, device.kind, device.ordinal);
+    anyattn_kv_cache_update_args args{};
+    args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
+    args.k = k_rows;
+    args.v = v_rows;
+    args.slot_mapping = slots;
+    args.cache = &first;
+    if (point_.problem.has(ANYATTN_FEATURE_KV_SCALES)) {
+      args.k_scale = scale_rows;
+      args.v_scale = scale_rows;
+    }
+    group_.kv_cache_update(args);
+    runtime_.synchronize(device);
+  }
+  for (uint64_t at = written; at < bytes; at += written)
+    runtime_.copy(device, arena_.data() + at, arena_.data(), std::min(written, bytes - at), kDeviceToDevice);
+  runtime_.synchronize(device);
+  arena_.set_filled(info_.spec->digest, bytes);
+}
+
+std::pair<const char*, uint64_t> Workload::take_caches(uint64_t count) {
+  count = std::min<uint64_t>(std::max<uint64_t>(count, 1), num_caches_);
+  if (next_cache_ + count > num_caches_) next_cache_ = 0;
+  const char* start = arena_.data() + next_cache_ * cache_bytes();
+  next_cache_ = static_cast<uint32_t>((next_cache_ + count) % num_caches_);
+  return {start, count * cache_bytes()};
+}
+
+DeviceMemory Workload::uploaded(const std::vector<int32_t>& numbers) const {
+  DeviceMemory memory(runtime_, rows_.device(), numbers.size() * sizeof(int32_t));
+  rows_.upload_plain(memory, std::span<const int32_t>(numbers));
+  return memory;
+}
+
+void Workload::make_batch() {
+  table_.resize(uint64_t{point_.num_reqs} * blocks_per_req_);
+  std::iota(table_.begin(), table_.end(), 0);
+  if (point_.shuffled) std::shuffle(table_.begin(), table_.end(), std::mt19937_64(1));
+  for (uint32_t r = 0; r <= point_.num_reqs; ++r) query_start_loc_.push_back(static_cast<int32_t>(r * point_.query_len));
+  seq_lens_.assign(point_.num_reqs, static_cast<int32_t>(point_.seq_len));
+  table_device_ = uploaded(table_);
+  query_start_loc_device_ = uploaded(query_start_loc_);
+  seq_lens_device_ = uploaded(seq_lens_);
 
   batch_.struct_size = ANYATTN_BATCH_SIZE;
-  batch_.num_reqs = shape_.num_reqs;
-  batch_.num_tokens = shape_.num_reqs * shape_.query_len;
-  batch_.max_query_len = shape_.query_len;
-  batch_.max_seq_len = shape_.seq_len;
+  batch_.num_reqs = point_.num_reqs;
+  batch_.num_tokens = point_.num_reqs * point_.query_len;
+  batch_.max_query_len = point_.query_len;
+  batch_.max_seq_len = point_.seq_len;
   batch_.query_start_loc = static_cast<const int32_t*>(query_start_loc_device_.get());
   batch_.seq_lens = static_cast<const int32_t*>(seq_lens_device_.get());
-  batch_.block_table = static_cast<const int32_t*>(table_.get());
+  batch_.block_table = static_cast<const int32_t*>(table_device_.get());
   batch_.block_table_stride = blocks_per_req_;
   batch_.query_start_loc_host = query_start_loc_.data();
   batch_.seq_lens_host = seq_lens_.data();
 }
 
 int64_t Workload::slot(uint32_t request, uint32_t position) const {
-  return int64_t{request} * blocks_per_req_ * info_.block_size + position;
+  const int64_t block = table_[uint64_t{request} * blocks_per_req_ + position / info_.block_size];
+  return block * info_.block_size + position % info_.block_size;
 }
 
-Tensor Workload::heads(const DeviceMemory& memory, int64_t num_rows, uint32_t num_heads) const {
+DeviceMemory Workload::filled(uint64_t num_values, double phase) {
+  DeviceMemory memory = rows_.allocate(num_values);
+  rows_.upload(memory, values(num_values, phase));
+  return memory;
+}
+
+Tensor Workload::rows_of(const DeviceMemory& memory, int64_t num_rows, uint32_t num_heads, uint32_t head_size) const {
   const Device device = rows_.device();
-  return Tensor(memory.get(), rows_.dtype(), {num_rows, num_heads, shape_.head_size}, device.kind, device.ordinal);
+  return Tensor(memory.get(), rows_.dtype(), {num_rows, num_heads, head_size}, device.kind, device.ordinal);
 }
 
-Tensor Workload::slots(const DeviceMemory& memory, int64_t num_rows) const {
-  const Device device = rows_.device();
-  return Tensor(memory.get(), ANYATTN_DTYPE_INT64, {num_rows}, device.kind, device.ordinal);
-}
-
-void Workload::fill_cache(const Runtime& runtime) {
-  const uint64_t count = uint64_t{shape_.seq_len} * shape_.num_kv_heads * shape_.head_size;
-  const DeviceMemory k = rows_.allocate(count), v = rows_.allocate(count);
-  const DeviceMemory mapping_device(runtime, rows_.device(), shape_.seq_len * sizeof(int64_t));
-  rows_.upload(k, values(count, 1.0));
-  rows_.upload(v, values(count, 2.0));
-  const Tensor k_rows = heads(k, shape_.seq_len, shape_.num_kv_heads), v_rows = heads(v, shape_.seq_len, shape_.num_kv_heads),
-               slot_rows = slots(mapping_device, shape_.seq_len);
-  anyattn_kv_cache_update_args args{};
-  args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
-  args.k = k_rows;
-  args.v = v_rows;
-  args.slot_mapping = slot_rows;
-  args.cache = &cache_;
-  std::vector<int64_t> mapping(shape_.seq_len);
-  for (uint32_t r = 0; r < shape_.num_reqs; ++r) {
-    std::iota(mapping.begin(), mapping.end(), slot(r, 0));
-    rows_.upload_plain(mapping_device, std::span<const int64_t>(mapping));
-    group_.kv_cache_update(args);
-    runtime.synchronize(rows_.device());
-  }
-}
-
-void Workload::make_args(const Runtime& runtime) {
+void Workload::make_args() {
+  const anyattn_problem& fields = point_.problem.fields;
   const int64_t tokens = batch_.num_tokens;
-  const auto filled = [&](uint32_t num_heads, double phase) {
-    const uint64_t count = batch_.num_tokens * uint64_t{num_heads} * shape_.head_size;
-    DeviceMemory memory = rows_.allocate(count);
-    rows_.upload(memory, values(count, phase));
-    return memory;
-  };
-  q_ = filled(shape_.num_q_heads, 3.0);
-  k_ = filled(shape_.num_kv_heads, 4.0);
-  v_ = filled(shape_.num_kv_heads, 5.0);
-  out_ = filled(shape_.num_q_heads, 6.0);
+  const Device device = rows_.device();
+  q_ = filled(batch_.num_tokens * uint64_t{fields.num_q_heads} * fields.head_size, 3.0);
+  k_ = filled(batch_.num_tokens * uint64_t{fields.num_kv_heads} * fields.head_size, 4.0);
+  v_ = filled(batch_.num_tokens * uint64_t{fields.num_kv_heads} * fields.head_size_v, 5.0);
+  out_ = filled(batch_.num_tokens * uint64_t{fields.num_q_heads} * fields.head_size_v, 6.0);
   std::vector<int64_t> mapping;
-  for (uint32_t r = 0; r < shape_.num_reqs; ++r) {
-    for (uint32_t i = 0; i < shape_.query_len; ++i) mapping.push_back(slot(r, shape_.seq_len - shape_.query_len + i));
+  for (uint32_t r = 0; r < point_.num_reqs; ++r) {
+    for (uint32_t i = 0; i < point_.query_len; ++i) mapping.push_back(slot(r, point_.seq_len - point_.query_len + i));
   }
-  slot_mapping_ = DeviceMemory(runtime, rows_.device(), mapping.size() * sizeof(int64_t));
+  slot_mapping_ = DeviceMemory(runtime_, device, mapping.size() * sizeof(int64_t));
   rows_.upload_plain(slot_mapping_, std::span<const int64_t>(mapping));
-  q_rows_ = heads(q_, tokens, shape_.num_q_heads);
-  k_rows_ = heads(k_, tokens, shape_.num_kv_heads);
-  v_rows_ = heads(v_, tokens, shape_.num_kv_heads);
-  out_rows_ = heads(out_, tokens, shape_.num_q_heads);
-  slot_rows_ = slots(slot_mapping_, tokens);
+  // Slopes of ALiBi, logits of sinks: any of the right size.
+  std::vector<float> head_values(fields.num_q_heads);
+  for (uint32_t h = 0; h < fields.num_q_heads; ++h)
+    head_values[h] = static_cast<float>(std::exp2(-8.0 * (h + 1) / fields.num_q_heads));
+  head_values_ = DeviceMemory(runtime_, device, head_values.size() * sizeof(float));
+  rows_.upload_plain(head_values_, std::span<const float>(head_values));
+  scale_ = DeviceMemory(runtime_, device, sizeof(float));
+  rows_.upload_plain(scale_, std::span<const float>({1.0f}));
+
+  q_rows_ = rows_of(q_, tokens, fields.num_q_heads, fields.head_size);
+  k_rows_ = rows_of(k_, tokens, fields.num_kv_heads, fields.head_size);
+  v_rows_ = rows_of(v_, tokens, fields.num_kv_heads, fields.head_size_v);
+  out_rows_ = rows_of(out_, tokens, fields.num_q_heads, fields.head_size_v);
+  slot_rows_ = Tensor(slot_mapping_.get(), ANYATTN_DTYPE_INT64, {tokens}, device.kind, device.ordinal);
+  head_rows_ = Tensor(head_values_.get(), ANYATTN_DTYPE_FLOAT32, {fields.num_q_heads}, device.kind, device.ordinal);
+  scale_rows_ = Tensor(scale_.get(), ANYATTN_DTYPE_FLOAT32, {1}, device.kind, device.ordinal);
 
   store_args_.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
   store_args_.k = k_rows_;
@@ -170,15 +200,26 @@ void Workload::make_args(const Runtime& runtime) {
   store_args_.slot_mapping = slot_rows_;
   store_args_.cache = &cache_;
   forward_args_.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
-  forward_args_.softmax_scale = 1.0 / std::sqrt(static_cast<double>(shape_.head_size));
+  forward_args_.softmax_scale = point_.softmax_scale;
   forward_args_.q = q_rows_;
   forward_args_.cache = &cache_;
   forward_args_.out = out_rows_;
+  const Problem& problem = point_.problem;
+  if (problem.has(ANYATTN_FEATURE_KV_SCALES)) {
+    store_args_.k_scale = store_args_.v_scale = scale_rows_;
+    forward_args_.k_scale = forward_args_.v_scale = scale_rows_;
+  }
+  if (problem.has(ANYATTN_FEATURE_SINKS)) forward_args_.sinks = head_rows_;
+  if (problem.has(ANYATTN_FEATURE_ALIBI) || problem.has(ANYATTN_FEATURE_ALIBI_SQRT) ||
+      problem.has(ANYATTN_FEATURE_ALIBI_SYMMETRIC))
+    forward_args_.alibi_slopes = head_rows_;
 }
+
+double Workload::bytes_a_key() const { return static_cast<double>(info_.spec->block_bytes) / info_.block_size; }
 
 uint32_t Workload::part() const {
   if (info_.needs_split == 0) return ANYATTN_PHASE_BOTH;
-  return shape_.query_len <= info_.decode_threshold ? ANYATTN_PHASE_DECODE : ANYATTN_PHASE_PREFILL;
+  return point_.query_len <= info_.decode_threshold ? ANYATTN_PHASE_DECODE : ANYATTN_PHASE_PREFILL;
 }
 
 void Workload::update() { group_.update(part(), batch_); }
@@ -186,8 +227,10 @@ void Workload::update() { group_.update(part(), batch_); }
 void Workload::store() { group_.kv_cache_update(store_args_); }
 
 void Workload::forward() {
+  cache_.base = arena_.data() + next_cache_ * cache_bytes();
+  if (++next_cache_ == num_caches_) next_cache_ = 0;
   group_.forward(part(), forward_args_);
-  if (info_.device_kind != ANYATTN_DEVICE_CPU) runtime_.synchronize(rows_.device());
+  if (!on_cpu()) runtime_.synchronize(rows_.device());
 }
 
 }  // namespace anyattn::tools::bench

@@ -12,7 +12,8 @@
 namespace anyattn::tools {
 
 // --config and --backend; empty: environment, then file. A configuration that is wrong or not there is Failure(kExitUsage).
-Runtime open_runtime(const std::string& config_file, const std::string& backend);
+// num_threads 0: all cores.
+Runtime open_runtime(const std::string& config_file, const std::string& backend, uint32_t num_threads = 0);
 
 // kExitUsage where the library blames what was asked, else kExitFailed.
 ExitCode exit_code_of(const RuntimeError& error);

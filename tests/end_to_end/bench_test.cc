@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench on grids that are small enough for a test: which rows there are and that their figures hang together.
+#include <doctest/doctest.h>
+
+#include "end_to_end/command.h"
+#include "unit/tools/temp_dir.h"
+
+using namespace anyattn::end_to_end;
+using anyattn::tools::testing::TempDir;
+using nlohmann::json;
+
+namespace {
+
+// A short bench on the CPU.
+Result bench(const TempDir& dir, const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {"bench",      "--config", dir.write("config.yaml", cpu_config()),
+                                        "--device",   "cpu",      "--min-time",
+                                        "0.0005",     "--pairs",  "3",
+                                        "--cold-mib", "1"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return cli(arguments);
+}
+
+}  // namespace
+
+TEST_CASE("bench_reports_own_cost_limits_and_every_row_of_the_grid") {
+  TempDir dir;
+  const Result result = bench(dir, {"--heads", "4/2/32,2/1/16", "--contexts", "64,100", "--prompts", "33", "--batches", "1,3",
+                                    "--caches", "cold,hot", "--threads", "1,2", "--dtype", "float32", "--json"});
+  CHECK(result.code == 0);
+  const json figures = result.json();
+  REQUIRE(figures["own_cost"].size() == 3);
+  for (const json& cost : figures["own_cost"]) CHECK(cost["through_runtime_ns"] > 0);
+  for (const json& limit : figures["limits"]) CHECK(limit["rate"] > 0);
+  CHECK(figures["skipped"].empty());
+  // Two heads, two batches: two contexts cold and hot, one prompt; on one thread and on two.
+  REQUIRE(figures["rows"].size() == 2 * 2 * (2 * 2 + 1) * 2);
+  for (const json& row : figures["rows"]) {
+    CHECK(row["backend"] == "CPU_ATTN");
+    CHECK(row["forward_us"] > 0);
+    CHECK(row["fastest_us"] <= row["forward_us"]);
+    CHECK(row["shares"]["f32_fma"]["share"] > 0);
+    const bool decode = row["phase"] == "decode";
+    CHECK(row["shares"].contains(row["cold"] ? "dram_read" : "cached_read") == decode);
+    // Keys and values in float32, each once.
+    const double bytes = row["num_reqs"].get<double>() * row["seq_len"].get<double>() * row["bytes_a_key"].get<double>();
+    CHECK(row["gb_per_s"].get<double>() * row["forward_us"].get<double>() * 1e3 == doctest::Approx(bytes));
+    if (row["heads"] == "4/2/32") CHECK(row["bytes_a_key"] == 2 * 2 * 32 * 4);
+  }
+}
+
+TEST_CASE("bench_takes_the_layers_of_a_model_and_says_what_nobody_takes") {
+  TempDir dir;
+  const Result result =
+      bench(dir, {"--model", "gemma-3-1b-it", "--phases", "decode,chunk", "--contexts", "600", "--threads", "1",
+                  "--kv-cache-dtype", "auto,no_such_format", "--batch-invariant", "--shuffled", "--json"});
+  CHECK(result.code == 0);
+  const json figures = result.json();
+  // Full and sliding layers, two phases, each also batch invariant.
+  CHECK(figures["rows"].size() == 8);
+  CHECK(figures["skipped"].size() == 8);
+  for (const json& skipped : figures["skipped"]) CHECK(contains(skipped["reason"], "no_such_format"));
+  for (const json& row : figures["rows"]) {
+    const bool sliding = contains(row["heads"], "sliding");
+    if (row["phase"] != "decode") continue;
+    const double keys = row["forward_us"].get<double>() * 1e3 / row["ns_a_key"].get<double>();
+    CHECK(keys == doctest::Approx(sliding ? 512 : 600));
+  }
+}
+
+TEST_CASE("bench_refuses_what_it_cannot_read_with_one_sentence") {
+  TempDir dir;
+  const Result heads = bench(dir, {"--heads", "32/8"});
+  CHECK(heads.code == 2);
+  CHECK(contains(heads.err, "32/8/128"));
+  const Result threads = bench(dir, {"--threads", "none"});
+  CHECK(threads.code == 2);
+  CHECK(contains(threads.err, "all"));
+  CHECK(bench(dir, {"--model", "no-such-model"}).code == 2);
+}

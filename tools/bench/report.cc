@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/report.h"
+
+#include <fmt/format.h>
+
+#include "anyattn/dtypes.hpp"
+#include "common/table.h"
+
+namespace anyattn::tools::bench {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string text(const ordered_json& value) { return value.get<std::string>(); }
+
+std::string number(const ordered_json& value, int digits) { return fmt::format("{:.{}f}", value.get<double>(), digits); }
+
+// "78 %", or nothing where the row has no such limit.
+std::string share(const ordered_json& row, std::initializer_list<const char*> limits) {
+  for (const char* limit : limits) {
+    const auto found = row["shares"].find(limit);
+    if (found != row["shares"].end()) return fmt::format("{:.0f} %", 100 * (*found)["share"].get<double>());
+  }
+  return "";
+}
+
+std::string own_cost_text(const ordered_json& costs, const Terminal& terminal) {
+  Table table({{"the runtime's own cost"},
+               {"through it, ns", Align::kRight},
+               {"direct, ns", Align::kRight},
+               {"own, ns", Align::kRight}});
+  for (const ordered_json& cost : costs) {
+    table.add({text(cost["call"]),
+               number(cost["through_runtime_ns"], 1),
+               number(cost["direct_ns"], 1),
+               {number(cost["own_ns"], 1), Colour::kBold}});
+  }
+  return table.render(terminal);
+}
+
+std::string limits_text(const ordered_json& limits, const Terminal& terminal) {
+  Table table({{"the machine's limits"}, {"threads", Align::kRight}, {"rate", Align::kRight}, {""}});
+  for (const ordered_json& limit : limits)
+    table.add({text(limit["limit"]), limit["threads"].dump(), number(limit["rate"], 1), text(limit["unit"])});
+  return table.render(terminal);
+}
+
+std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
+  Table table({{"heads"},
+               {"q"},
+               {"cache"},
+               {"phase"},
+               {"requests x keys"},
+               {"threads", Align::kRight},
+               {"backend"},
+               {"forward, us", Align::kRight},
+               {"GB/s", Align::kRight},
+               {"of read", Align::kRight},
+               {"GFLOP/s", Align::kRight},
+               {"of f32", Align::kRight},
+               {"of bf16 dot", Align::kRight},
+               {"of AMX", Align::kRight},
+               {"ns a key", Align::kRight}});
+  for (const ordered_json& row : rows) {
+    std::string phase = text(row["phase"]);
+    const bool reads = row["query_len"] < row["seq_len"];  // old keys; a whole prompt's cost lies elsewhere
+    if (reads) phase += row["cold"].get<bool>() ? ", cold" : ", hot";
+    if (row["batch_invariant"].get<bool>()) phase += ", batch invariant";
+    table.add({text(row["heads"]),
+               text(row["dtype"]),
+               text(row["kv_cache_dtype"]),
+               phase,
+               fmt::format("{} x {}", row["num_reqs"].dump(), row["seq_len"].dump()),
+               row["threads"].dump(),
+               text(row["backend"]),
+               number(row["forward_us"], 1),
+               reads ? number(row["gb_per_s"], 2) : "",
+               {share(row, {"dram_read", "cached_read"}), Colour::kBold},
+               number(row["gflop_per_s"], 1),
+               share(row, {"f32_fma"}),
+               share(row, {"bf16_dot"}),
+               share(row, {"bf16_amx"}),
+               reads ? number(row["ns_a_key"], 1) : ""});
+  }
+  return table.render(terminal);
+}
+
+std::string skipped_text(const ordered_json& skipped, const Terminal& terminal) {
+  Table table({{"not measured"}, {"because"}});
+  for (const ordered_json& row : skipped) table.add({text(row["what"]), printable(text(row["reason"]))});
+  return table.render(terminal);
+}
+
+}  // namespace
+
+ordered_json json_of(const OwnCost& cost) {
+  return {{"call", cost.call}, {"through_runtime_ns", cost.through_ns}, {"direct_ns", cost.direct_ns}, {"own_ns", cost.own_ns}};
+}
+
+ordered_json json_of(const Limit& limit) {
+  return {{"limit", limit.name}, {"threads", limit.threads}, {"rate", limit.rate}, {"unit", limit.unit}};
+}
+
+ordered_json json_of(const Row& row) {
+  const Point& point = row.point;
+  ordered_json shares = ordered_json::object();
+  for (const Share& s : row.shares) shares[s.limit] = {{"rate", s.rate}, {"share", s.share}};
+  return {{"heads", point.heads},
+          {"dtype", dtype_name(point.problem.fields.q_dtype)},
+          {"kv_cache_dtype", row.kv_cache_dtype},
+          {"batch_invariant", point.problem.has(ANYATTN_FEATURE_BATCH_INVARIANT)},
+          {"phase", point.phase},
+          {"num_reqs", point.num_reqs},
+          {"query_len", point.query_len},
+          {"seq_len", point.seq_len},
+          {"cold", point.cold},
+          {"shuffled", point.shuffled},
+          {"threads", row.threads},
+          {"backend", row.backend},
+          {"plugin", row.plugin},
+          {"block_size", row.block_size},
+          {"layout", row.layout},
+          {"bytes_a_key", row.bytes_a_key},
+          {"forward_us", row.forward_us},
+          {"fastest_us", row.fastest_us},
+          {"slowest_us", row.slowest_us},
+          {"gb_per_s", row.gb_per_s},
+          {"gflop_per_s", row.gflop_per_s},
+          {"ns_a_key", row.ns_a_key},
+          {"shares", std::move(shares)}};
+}
+
+ordered_json json_of(const Skipped& skipped) { return {{"what", skipped.what}, {"reason", skipped.reason}}; }
+
+std::string text_of(const ordered_json& answer, const Terminal& terminal) {
+  std::string out;
+  const auto add = [&](const char* key, std::string (*render)(const ordered_json&, const Terminal&)) {
+    const auto part = answer.find(key);
+    if (part == answer.end() || part->empty()) return;
+    out += (out.empty() ? "" : "\n") + render(*part, terminal);
+  };
+  add("own_cost", own_cost_text);
+  add("limits", limits_text);
+  add("rows", rows_text);
+  add("skipped", skipped_text);
+  return out;
+}
+
+std::string name_of(const ordered_json& row) {
+  std::string name = fmt::format("{} {} {} {} {} x {}/{}", text(row["heads"]), text(row["dtype"]), text(row["kv_cache_dtype"]),
+                                 text(row["phase"]), row["num_reqs"].dump(), row["query_len"].dump(), row["seq_len"].dump());
+  if (row["query_len"] < row["seq_len"]) name += row["cold"].get<bool>() ? " cold" : " hot";
+  if (row["shuffled"].get<bool>()) name += " shuffled";
+  if (row["batch_invariant"].get<bool>()) name += " batch-invariant";
+  return name + fmt::format(", {} {}", row["threads"].dump(), row["threads"] == 1 ? "thread" : "threads");
+}
+
+}  // namespace anyattn::tools::bench

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One row of the grid measured: the call and the machine's limits in turn, medians of the pairs. Included by bench.
+// Prints nothing.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/limits.h"
+#include "bench/workload.h"
+
+namespace anyattn::tools::bench {
+
+struct TimingOptions {
+  uint32_t pairs = 9;
+  double min_time_s = 0.02;  // a sample of the call
+};
+
+// A limit of this row and the call's share of it, each the median over the pairs.
+struct Share {
+  std::string limit;  // dram_read, cached_read, f32_fma, bf16_dot, bf16_amx
+  double rate;        // GB/s or GFLOP/s
+  double share;       // 1 = at the limit
+};
+
+struct Row {
+  Point point;
+  uint32_t threads = 0;
+  std::string backend, plugin, kv_cache_dtype, layout;
+  uint32_t block_size = 0;
+  double bytes_a_key = 0;
+  double forward_us = 0, fastest_us = 0, slowest_us = 0;  // of the samples' means
+  double gb_per_s = 0;                                    // keys and values, each once
+  double gflop_per_s = 0;                                 // visible keys only
+  double ns_a_key = 0;                                    // a request's key
+  std::vector<Share> shares;
+
+  const Share* share_of(const std::string& limit) const;
+};
+
+// Empty where Ctrl-C came between two samples.
+std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workload, const Point& point, Arena& arena,
+                            const TimingOptions& options);
+
+}  // namespace anyattn::tools::bench
