@@ -66,7 +66,7 @@ class LatentStep {
     const size_t half = cache_.slots().size() / 2;
     std::vector<int64_t> slot_ids;
     std::vector<float> values;
-    const auto row_size = static_cast<size_t>(c_.kv_lora_rank + c_.rope);
+    const auto row_size = static_cast<size_t>(c_.kv_lora_rank) + static_cast<size_t>(c_.rope);
     const auto add = [&](const Slot& slot) {
       slot_ids.push_back(slot.slot);
       const auto at = data_.rows.begin() + slot.key_row * static_cast<int64_t>(row_size);
@@ -106,7 +106,7 @@ class LatentStep {
 
 Outputs decode(Session& session, const Case& c, const MlaData& data, uint32_t rank = 0, Poison poison = Poison::kNan) {
   LatentStep step(session, c, data, rank, poison);
-  const auto depth = static_cast<size_t>(c.kv_lora_rank + c.rope);
+  const auto depth = static_cast<size_t>(c.kv_lora_rank) + static_cast<size_t>(c.rope);
   const auto latent_size = static_cast<size_t>(c.kv_lora_rank);
   Tensor q_latent("q_latent", c.dtype, data.num_tokens, {c.num_q_heads, c.kv_lora_rank});
   Tensor q_pe("q_pe", c.dtype, data.num_tokens, {c.num_q_heads, c.rope});
@@ -167,7 +167,7 @@ void gather(Session& session, LatentStep& step, const Case& c, const MlaData& da
   kv_c.check();
   k_pe.check();
   step.cache().check_unchanged("context_gather");
-  const auto row_size = static_cast<size_t>(c.kv_lora_rank + c.rope);
+  const auto row_size = static_cast<size_t>(c.kv_lora_rank) + static_cast<size_t>(c.rope);
   std::vector<float> wanted;
   for (size_t r = 0; r < c.lens.size(); ++r) {
     const auto first = data.rows.begin() + (data.key_start[r] + plan.context_start[r]) * static_cast<int64_t>(row_size);
