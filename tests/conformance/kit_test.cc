@@ -115,6 +115,9 @@ TEST_CASE("mutant_tail_of_last_block_is_caught") {
 TEST_CASE("mutant_scale_of_k_for_v_is_caught") {
   check_mutant("scale_of_k_for_v", "feature/*", "feature/kv_scales/float32", "out[");
 }
+TEST_CASE("mutant_row_scale_of_k_for_v_is_caught") {
+  check_mutant("scale_of_k_for_v", "bug/4*", "bug/41_int8_per_token_head/float32", "out[");
+}
 TEST_CASE("mutant_head_group_is_caught") { check_mutant("head_group", "bug/*", "bug/32_heads_6_over_2/float16", "out["); }
 
 TEST_CASE("memory_beyond_scratch_is_fenced") {
@@ -135,7 +138,7 @@ TEST_CASE("a_backend_that_announces_all_fails_by_the_names_of_its_features") {
 
   for (const char* feature :
        {"non_causal", "per_request_causal", "window", "soft_cap", "alibi", "alibi_sqrt", "alibi_symmetric", "sinks",
-        "mm_prefix", "sparse_topk", "chunked_local", "cp_decode", "cp_prefill", "kv_scales"}) {
+        "mm_prefix", "sparse_topk", "chunked_local", "cp_decode", "cp_prefill", "kv_scales", "kv_scales_per_head"}) {
     CAPTURE(feature);
     CHECK(std::count(report.wrong_features.begin(), report.wrong_features.end(), feature) == 1);
   }

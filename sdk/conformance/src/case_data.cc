@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "format_case.h"
 #include "stories.h"
 
 namespace anyattn::conformance {
@@ -69,6 +70,15 @@ void fill_cap(const Case& c, PlainData* data) {
   }
 }
 
+void grow_by_powers(const Case& c, PlainData* data) {
+  const auto grow = [&](std::vector<float>* values, int64_t size, size_t shift) {
+    const size_t width = static_cast<size_t>(c.num_kv_heads * size);
+    for (size_t i = 0; i < values->size(); ++i) (*values)[i] *= static_cast<float>(1 << ((i / width + shift) % 5));
+  };
+  grow(&data->k, data->shape.head_size, 0);
+  grow(&data->v, data->shape.head_size_v, 2);
+}
+
 // top_k different positions of the request, those the row could see causally, in no order; -1 fills the rest.
 void draw_sparse(const Case& c, PlainData* data) {
   SplitMix64 generator(c.seeds[0] + 77);
@@ -107,12 +117,20 @@ PlainData make_plain_data(const Case& c, const std::string& model_file) {
   }
   if (c.data == Data::kRamp) fill_ramp(&data);
   if (c.data == Data::kCap) fill_cap(c, &data);
+  if (c.data == Data::kPowers) grow_by_powers(c, &data);
   for (float& value : data.q) value *= static_cast<float>(c.gain);
   const size_t q_row = static_cast<size_t>(c.num_q_heads) * static_cast<size_t>(c.head_size);
   data.q.resize(static_cast<size_t>(data.num_tokens) * q_row, kNan);
   round_all(c.dtype, &data.q);
   round_all(c.dtype, &data.k);
   round_all(c.dtype, &data.v);
+  if (c.kind == Kind::kPaged) {
+    data.stored_k = stored_rows(c, RowKind::kK, data.k, c.num_kv_heads, data.shape.head_size, k_scales_of(c));
+    data.stored_v = stored_rows(c, RowKind::kV, data.v, c.num_kv_heads, data.shape.head_size_v, v_scales_of(c));
+  } else {
+    data.stored_k = data.k;
+    data.stored_v = data.v;
+  }
 
   if (c.alibi != Alibi::kNone) {
     data.slopes = alibi_slopes(c.num_q_heads, c.slopes_of > 0 ? c.slopes_of : c.num_q_heads, c.slopes_first);
@@ -152,17 +170,15 @@ Reference plain_reference(const Case& c, const PlainData& data, uint32_t rank) {
   const size_t q_row = static_cast<size_t>(c.num_q_heads) * static_cast<size_t>(c.head_size);
   const size_t k_row = static_cast<size_t>(c.num_kv_heads) * static_cast<size_t>(data.shape.head_size);
   const size_t v_row = static_cast<size_t>(c.num_kv_heads) * static_cast<size_t>(data.shape.head_size_v);
-  const float k_scale = c.kv_scales.empty() ? 1.0f : c.kv_scales[0];
-  const float v_scale = c.kv_scales.empty() ? 1.0f : c.kv_scales[1];
   for (size_t r = 0; r < c.lens.size(); ++r) {
     RowRules rules = rules_of(c, data, r, rank);
-    const auto read = [&](const std::vector<float>& from, size_t width, float scale) {
-      return [&, width, scale](int64_t key, float* into) {
+    const auto read = [&](const std::vector<float>& from, size_t width) {
+      return [&, width](int64_t key, float* into) {
         const float* row = from.data() + static_cast<size_t>(data.key_row(r, position_of_key(rules, key))) * width;
-        for (size_t d = 0; d < width; ++d) into[d] = scale == 1.0f ? row[d] : rounded(c.dtype, row[d] / scale) * scale;
+        std::copy_n(row, width, into);
       };
     };
-    const KeyReader keys{read(data.k, k_row, k_scale), read(data.v, v_row, v_scale)};
+    const KeyReader keys{read(data.stored_k, k_row), read(data.stored_v, v_row)};
     const auto [query_len, key_len] = c.lens[r];
     const int64_t num_keys = shard_length(key_len, rules.cp_world_size, rules.cp_rank, rules.cp_interleave);
     for (int32_t i = 0; i < query_len; ++i) {

@@ -20,9 +20,11 @@ struct DataMissing : std::runtime_error {
 struct PlainData {
   HeadShape shape;
   double softmax_scale = 1.0;
-  std::vector<float> q;                  // [num_tokens, num_q_heads, head_size]
-  std::vector<float> k;                  // [num_key_rows, num_kv_heads, head_size], as handed to the cache
-  std::vector<float> v;                  // [num_key_rows, num_kv_heads, head_size_v]
+  std::vector<float> q;         // [num_tokens, num_q_heads, head_size]
+  std::vector<float> k;         // [num_key_rows, num_kv_heads, head_size], as handed to the cache
+  std::vector<float> v;         // [num_key_rows, num_kv_heads, head_size_v]
+  std::vector<float> stored_k;  // as k, what a reader of the cache gets; ragged: k itself
+  std::vector<float> stored_v;
   std::vector<float> slopes;             // [num_q_heads], or empty
   std::vector<float> sinks;              // [num_q_heads], or empty
   std::vector<int32_t> sparse;           // [num_tokens, top_k], or empty

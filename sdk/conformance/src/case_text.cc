@@ -2,6 +2,7 @@
 // The one-line form of a case: a table of words, each with how it is read and how it is written.
 #include <algorithm>
 
+#include "anyattn/conformance/cache_format.h"
 #include "values.h"
 
 namespace anyattn::conformance {
@@ -10,8 +11,11 @@ namespace {
 constexpr Word<Kind> kKinds[] = {{Kind::kPaged, "paged"},          {Kind::kRagged, "ragged"},
                                  {Kind::kMlaDecode, "mla_decode"}, {Kind::kMlaPrefill, "mla_prefill"},
                                  {Kind::kMerge, "merge"},          {Kind::kContract, "contract"}};
-constexpr Word<Data> kData[] = {
-    {Data::kUniform, "uniform"}, {Data::kRamp, "ramp"}, {Data::kCap, "cap"}, {Data::kStories, "stories"}};
+constexpr Word<Data> kData[] = {{Data::kUniform, "uniform"},
+                                {Data::kRamp, "ramp"},
+                                {Data::kCap, "cap"},
+                                {Data::kPowers, "powers"},
+                                {Data::kStories, "stories"}};
 constexpr Word<Alibi> kAlibi[] = {{Alibi::kLinear, "linear"}, {Alibi::kSqrt, "sqrt"}, {Alibi::kSymmetric, "symmetric"}};
 constexpr Word<uint32_t> kBases[] = {{ANYATTN_LSE_NATURAL, "natural"}, {ANYATTN_LSE_BASE2, "base2"}};
 constexpr Word<uint32_t> kDtypes[] = {
@@ -144,7 +148,8 @@ const Field kFields[] = {
     {"limits", "reqs/tokens/query_len/seq_len the impl is sized for", read_limits, limits_text, nullptr},
     {"scale", "softmax_scale; 1/sqrt(d) where absent", [](Case& c, std::string_view t) { c.softmax_scale = number<double>(t); },
      [](const Case& c) { return above(c.softmax_scale, 0.0); }, nullptr},
-    {"data", "uniform, ramp, cap or stories", [](Case& c, std::string_view t) { c.data = word_value(kData, t, "data"); },
+    {"data", "uniform, ramp, cap, powers or stories",
+     [](Case& c, std::string_view t) { c.data = word_value(kData, t, "data"); },
      [](const Case& c) { return c.data == Data::kUniform ? std::string() : word_text(kData, c.data); }, nullptr},
     ANYATTN_SIZE_FIELD("layer", layer, "layer of the model that data=stories takes"),
     {"seed", "q, k, v come of D(seed), D(seed+1), D(seed+2)", read_seeds,
@@ -189,6 +194,9 @@ const Field kFields[] = {
     {"scales", "k:v scales of a cache with KV_SCALES",
      [](Case& c, std::string_view t) { c.kv_scales = numbers<float>(t, ':'); },
      [](const Case& c) { return joined(c.kv_scales, ':'); }, nullptr},
+    ANYATTN_FLAG_FIELD("head_scales", head_scales, "kv head h takes h + 1 times the scales"),
+    {"format", "of the cache, a kv_cache_dtype; as the case's dtype where absent",
+     [](Case& c, std::string_view t) { c.format = t; }, [](const Case& c) { return c.format; }, nullptr},
     ANYATTN_FLAG_FIELD("kv_transfer", kv_transfer, "blocks are read by another process"),
     {"graph", "graph level asked for", [](Case& c, std::string_view t) { c.graph_level = size_of(t); },
      [](const Case& c) { return c.graph_level >= 0 ? text_of(c.graph_level) : std::string(); }, nullptr},
@@ -259,6 +267,12 @@ void check(const Case& c) {
   if (c.kind == Kind::kContract && c.check.empty()) fail("contract wants check=");
   if (c.cp_world_size > 0 && c.cp_interleave < 1) fail("cp= wants world:interleave, both above 0");
   if (!c.kv_scales.empty() && c.kv_scales.size() != 2) fail("scales= wants k:v");
+  if (c.head_scales && c.kv_scales.empty()) fail("head_scales wants scales=k:v");
+  if (!c.format.empty() && !find_cache_format(c.format)) {
+    std::string known;
+    for (std::string_view name : cache_format_names(mla)) known += (known.empty() ? "" : ", ") + std::string(name);
+    fail("format '" + c.format + "' is unknown; allowed: " + known);
+  }
   for (const MmSpan& span : c.mm) {
     if (static_cast<size_t>(span.request) >= c.lens.size()) fail("mm= names a request that lens= does not have");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "anyattn/conformance/cache_format.h"
 #include "anyattn/util.h"
 #include "failure.h"
 #include "tensor.h"
@@ -11,33 +12,63 @@
 namespace anyattn::conformance {
 namespace {
 
-constexpr uint32_t kKnownRoles[] = {ANYATTN_PLANE_K, ANYATTN_PLANE_V, ANYATTN_PLANE_LATENT, ANYATTN_PLANE_LATENT_C,
-                                    ANYATTN_PLANE_LATENT_PE};
-
 uint64_t element_bytes(const anyattn_plane& plane) { return ((plane.dtype >> 8) & 0xffu) / 8; }
 
-// Logical dims of a plane after the block dimension.
-std::vector<int64_t> dims_of(uint32_t role, const anyattn_problem& p, int64_t block_size) {
+// What a plane of a role must be: dims after the block dimension, and the element.
+struct PlaneNeed {
+  std::vector<int64_t> dims;
+  uint32_t dtype = 0;
+};
+
+// Empty dims: the role is none of the format's.
+PlaneNeed need_of(uint32_t role, const CacheFormat& format, const anyattn_problem& p, int64_t block_size) {
+  const bool row_scale = format.coding == Coding::kRow8 || format.coding == Coding::kRow4;
+  const bool tiles = format.coding == Coding::kTiles;
+  const int64_t packed = format.coding == Coding::kRow4 ? 2 : 1;
   switch (role) {
     case ANYATTN_PLANE_K:
-      return {block_size, p.num_kv_heads, p.head_size};
+      return {{block_size, p.num_kv_heads, p.head_size / packed}, format.dtype};
     case ANYATTN_PLANE_V:
-      return {block_size, p.num_kv_heads, p.head_size_v};
+      return {{block_size, p.num_kv_heads, p.head_size_v / packed}, format.dtype};
+    case ANYATTN_PLANE_K_SCALE:
+    case ANYATTN_PLANE_V_SCALE:
+      if (!row_scale) return {};
+      return {{block_size, p.num_kv_heads}, ANYATTN_DTYPE_FLOAT32};
     case ANYATTN_PLANE_LATENT:
-      return {block_size, int64_t{p.kv_lora_rank} + p.qk_rope_head_dim};
+      if (tiles) return {};
+      return {{block_size, int64_t{p.kv_lora_rank} + p.qk_rope_head_dim}, format.dtype};
     case ANYATTN_PLANE_LATENT_C:
-      return {block_size, p.kv_lora_rank};
+      return {{block_size, p.kv_lora_rank}, format.dtype};
+    case ANYATTN_PLANE_LATENT_PE:
+      return {{block_size, p.qk_rope_head_dim}, tiles ? ANYATTN_DTYPE_BFLOAT16 : format.dtype};
+    case ANYATTN_PLANE_LATENT_SCALE:
+      if (!tiles) return {};
+      return {{block_size, p.kv_lora_rank / 128}, ANYATTN_DTYPE_FLOAT32};
     default:
-      return {block_size, p.qk_rope_head_dim};
+      return {};
   }
 }
 
+std::vector<uint32_t> roles_of(const CacheFormat& format, bool mla) {
+  if (format.coding == Coding::kTiles) return {ANYATTN_PLANE_LATENT_C, ANYATTN_PLANE_LATENT_SCALE, ANYATTN_PLANE_LATENT_PE};
+  if (mla) return {ANYATTN_PLANE_LATENT};
+  if (format.coding == Coding::kRow8 || format.coding == Coding::kRow4)
+    return {ANYATTN_PLANE_K, ANYATTN_PLANE_K_SCALE, ANYATTN_PLANE_V, ANYATTN_PLANE_V_SCALE};
+  return {ANYATTN_PLANE_K, ANYATTN_PLANE_V};
+}
+
+const CacheFormat& format_of(const anyattn_problem& p) {
+  const CacheFormat* format = find_cache_format(p.kv_cache_dtype ? p.kv_cache_dtype : "");
+  if (!format) throw NotOffered(text("the kit knows no cache format '%s'", p.kv_cache_dtype ? p.kv_cache_dtype : ""));
+  return *format;
+}
+
 anyattn_plane compact_plane(uint32_t role, const anyattn_problem& p, int64_t block_size, uint64_t at) {
-  const auto dims = dims_of(role, p, block_size);
+  const auto [dims, dtype] = need_of(role, format_of(p), p, block_size);
   anyattn_plane plane{};
   plane.struct_size = ANYATTN_PLANE_SIZE;
   plane.role = role;
-  plane.dtype = p.q_dtype;
+  plane.dtype = dtype;
   plane.ndim = static_cast<uint32_t>(dims.size() + 1);
   plane.byte_offset = at;
   int64_t stride = static_cast<int64_t>(element_bytes(plane));
@@ -77,8 +108,7 @@ Layout Layout::simplest(const anyattn_problem& problem) {
   const int64_t block_size = problem.block_size > 0 ? problem.block_size : 16;
   std::vector<anyattn_plane> planes;
   uint64_t end = 0;
-  for (uint32_t role :
-       mla ? std::vector<uint32_t>{ANYATTN_PLANE_LATENT} : std::vector<uint32_t>{ANYATTN_PLANE_K, ANYATTN_PLANE_V}) {
+  for (uint32_t role : roles_of(format_of(problem), mla)) {
     planes.push_back(compact_plane(role, problem, block_size, end));
     end = (plane_end(planes.back()) + 63) / 64 * 64;
   }
@@ -119,11 +149,10 @@ void Layout::check(const anyattn_problem& problem) const {
                              static_cast<unsigned long long>(spec_.block_bytes), spec_.alignment));
   }
   if (planes_.empty()) throw Failure(who + "has no plane");
+  const CacheFormat& format = format_of(problem);
   for (const anyattn_plane& plane : planes_) {
-    if (std::find(std::begin(kKnownRoles), std::end(kKnownRoles), plane.role) == std::end(kKnownRoles)) {
-      throw NotOffered(who + text("plane role %u is not one this kit can read", plane.role));
-    }
-    const auto dims = dims_of(plane.role, problem, spec_.block_size);
+    const auto [dims, dtype] = need_of(plane.role, format, problem, spec_.block_size);
+    if (dims.empty()) throw NotOffered(who + text("plane role %u is not one this kit can read", plane.role));
     if (plane.ndim != dims.size() + 1)
       throw Failure(who + text("plane role %u has %u dims; %zu are right", plane.role, plane.ndim, dims.size() + 1));
     for (size_t i = 0; i < dims.size(); ++i) {
@@ -132,9 +161,8 @@ void Layout::check(const anyattn_problem& problem) const {
                                  static_cast<long long>(plane.dims[i + 1]), static_cast<long long>(dims[i])));
       }
     }
-    if (plane.dtype != problem.q_dtype)
-      throw Failure(who +
-                    text("plane role %u has dtype 0x%x; the cache format says 0x%x", plane.role, plane.dtype, problem.q_dtype));
+    if (plane.dtype != dtype)
+      throw Failure(who + text("plane role %u has dtype 0x%x; the cache format says 0x%x", plane.role, plane.dtype, dtype));
     if (plane.dims[0] != 0 || static_cast<uint64_t>(plane.strides[0]) != spec_.block_bytes) {
       throw Failure(who + text("plane role %u: dims[0] must be 0 and strides[0] block_bytes", plane.role));
     }
@@ -152,10 +180,11 @@ uint64_t Layout::offset(uint32_t role, int64_t slot, int64_t head, int64_t dim) 
     if (!in_latent) dim -= latent->dims[2];
   }
   if (!plane) throw Failure("spec '" + name_ + "': " + text("plane role %u is missing", role));
-  const bool heads = plane->ndim == 4;
+  const bool heads = plane->ndim == 4, one_a_head = role == ANYATTN_PLANE_K_SCALE || role == ANYATTN_PLANE_V_SCALE;
   return plane->byte_offset + static_cast<uint64_t>(slot * plane->strides[1]) +
-         (heads ? static_cast<uint64_t>(head * plane->strides[2] + dim * plane->strides[3])
-                : static_cast<uint64_t>(dim * plane->strides[2]));
+         (heads        ? static_cast<uint64_t>(head * plane->strides[2] + dim * plane->strides[3])
+          : one_a_head ? static_cast<uint64_t>(head * plane->strides[2])
+                       : static_cast<uint64_t>(dim * plane->strides[2]));
 }
 
 std::vector<Layout> accepted_layouts(const anyattn_backend& backend, const anyattn_host* host,

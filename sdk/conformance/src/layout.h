@@ -24,8 +24,9 @@ class Layout {
   const std::string& name() const { return name_; }
   uint32_t block_size() const { return spec_.block_size; }
 
-  // Byte offset in a block of element `dim` of `head` (0 with MLA) of the token at `slot`. `role` is PLANE_K, PLANE_V or
-  // PLANE_LATENT; with the latter the row [kv_c | k_pe] is meant even where the parts stand in two planes.
+  // Byte offset in a block of element `dim` of `head` (0 with MLA) of the token at `slot` in the plane of `role`. With
+  // PLANE_LATENT the row [kv_c | k_pe] is meant even where the parts stand in two planes; `dim` is not read where a head has
+  // one scale.
   uint64_t offset(uint32_t role, int64_t slot, int64_t head, int64_t dim) const;
 
  private:

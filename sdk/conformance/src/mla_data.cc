@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "format_case.h"
+
 namespace anyattn::conformance {
 namespace {
 
@@ -15,15 +17,15 @@ void round_all(uint32_t dtype, std::vector<float>* values) {
 }
 
 // latent [rows, lora] times w [heads, lora, width], per head into out [rows, heads, stride]; sums in double.
-void up_project(const Case& c, const MlaData& data, const std::vector<float>& w, int width, int64_t stride,
-                std::vector<float>* out) {
+void up_project(const Case& c, const MlaData& data, const std::vector<float>& latents, const std::vector<float>& w, int width,
+                int64_t stride, std::vector<float>* out) {
   const int row_size = c.kv_lora_rank + c.rope;
   std::vector<double> sums(as_size(width));
   for (int64_t row = 0; row < data.num_key_rows; ++row) {
     for (int h = 0; h < c.num_q_heads; ++h) {
       std::fill(sums.begin(), sums.end(), 0.0);
       for (int l = 0; l < c.kv_lora_rank; ++l) {
-        const double value = data.rows[as_size(row * row_size + l)];
+        const double value = latents[as_size(row * row_size + l)];
         const float* weights = w.data() + as_size((int64_t{h} * c.kv_lora_rank + l) * width);
         for (size_t d = 0; d < sums.size(); ++d) sums[d] += value * static_cast<double>(weights[d]);
       }
@@ -33,14 +35,31 @@ void up_project(const Case& c, const MlaData& data, const std::vector<float>& w,
   }
 }
 
+// The engine expands what it gathered for the context and its own rows for the new tokens.
+std::vector<float> rows_to_expand(const Case& c, const MlaData& data) {
+  std::vector<float> rows = data.gathered;
+  for (size_t r = 0; r < c.lens.size(); ++r) {
+    const int64_t width = c.kv_lora_rank + c.rope, first = data.key_start[r] + c.lens[r].key_len - c.lens[r].query_len;
+    std::copy_n(data.rows.begin() + first * width, c.lens[r].query_len * width, rows.begin() + first * width);
+  }
+  return rows;
+}
+
+void store(const Case& c, MlaData* data) {
+  data->stored = stored_rows(c, RowKind::kLatent, data->rows, 1, c.kv_lora_rank + c.rope, k_scales_of(c));
+  data->gathered = data->stored;
+  round_all(c.dtype, &data->gathered);
+}
+
 void expand(const Case& c, const std::vector<float>& w_uv, MlaData* data) {
   const int64_t depth = c.nope + c.rope;
   data->expanded_k.assign(as_size(data->num_key_rows * c.num_q_heads * depth), 0.0f);
   data->expanded_v.assign(as_size(data->num_key_rows * c.num_q_heads * c.v_head_dim), 0.0f);
-  up_project(c, *data, data->w_uk, c.nope, depth, &data->expanded_k);
-  up_project(c, *data, w_uv, c.v_head_dim, c.v_head_dim, &data->expanded_v);
+  const std::vector<float> latents = rows_to_expand(c, *data);
+  up_project(c, *data, latents, data->w_uk, c.nope, depth, &data->expanded_k);
+  up_project(c, *data, latents, w_uv, c.v_head_dim, c.v_head_dim, &data->expanded_v);
   for (int64_t row = 0; row < data->num_key_rows; ++row) {
-    const float* rope_key = data->rows.data() + as_size(row * (c.kv_lora_rank + c.rope) + c.kv_lora_rank);
+    const float* rope_key = latents.data() + as_size(row * (c.kv_lora_rank + c.rope) + c.kv_lora_rank);
     for (int h = 0; h < c.num_q_heads; ++h) {
       std::copy_n(rope_key, c.rope, data->expanded_k.begin() + (row * c.num_q_heads + h) * depth + c.nope);
     }
@@ -65,6 +84,7 @@ void draw_prefill(const Case& c, MlaData* data) {
     data->rows.insert(data->rows.end(), rope_key, rope_key + c.rope);
   }
   round_all(c.dtype, &data->rows);
+  store(c, data);
   expand(c, w_uv, data);
 }
 
@@ -86,6 +106,7 @@ MlaData make_mla_data(const Case& c) {
     data.q = draw(c.seeds[0], as_size(int64_t{data.query_start_loc.back()} * c.num_q_heads * depth));
     data.rows = draw(c.seeds[1], as_size(data.num_key_rows * depth));
     round_all(c.dtype, &data.rows);
+    store(c, &data);
   } else {
     draw_prefill(c, &data);
   }
@@ -114,7 +135,7 @@ Reference mla_decode_reference(const Case& c, const MlaData& data, uint32_t rank
     const RowRules rules = mla_rules(c, data, r, rank);
     const auto read = [&, r](int width) {
       return [&, r, width](int64_t key, float* into) {
-        std::copy_n(data.rows.begin() + (data.key_start[r] + position_of_key(rules, key)) * depth, width, into);
+        std::copy_n(data.stored.begin() + (data.key_start[r] + position_of_key(rules, key)) * depth, width, into);
       };
     };
     const KeyReader keys{read(depth), read(c.kv_lora_rank)};

@@ -14,7 +14,9 @@ struct MlaData {
   int64_t num_key_rows = 0;              // key rows stand in request order
   std::vector<int32_t> query_start_loc;  // [num_reqs + 1]
   std::vector<int64_t> key_start;        // [num_reqs]
-  std::vector<float> rows;               // [num_key_rows, kv_lora_rank + rope], stored
+  std::vector<float> rows;               // [num_key_rows, kv_lora_rank + rope], as handed to the cache
+  std::vector<float> stored;             // likewise, what a reader of the cache gets
+  std::vector<float> gathered;           // likewise, in the query's dtype: what context_gather gives
   std::vector<float> q;                  // decode [num_tokens, heads, lora + rope], prefill [num_tokens, heads, nope + rope]
   std::vector<float> expanded_k;         // prefill: [num_key_rows, heads, nope + rope], rounded as the engine stores it
   std::vector<float> expanded_v;         // prefill: [num_key_rows, heads, v_head_dim]

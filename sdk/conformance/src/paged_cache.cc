@@ -8,6 +8,7 @@
 #include <set>
 
 #include "failure.h"
+#include "format_case.h"
 
 namespace anyattn::conformance {
 namespace {
@@ -41,14 +42,14 @@ std::vector<int64_t> scrambled(int64_t count, uint64_t seed) {
 }  // namespace
 
 PagedCache::PagedCache(const Case& c, const Layout& layout, const std::vector<std::vector<int64_t>>& key_rows, Poison poison)
-    : layout_(layout), dtype_(c.dtype) {
+    : layout_(layout), format_(format_of(c)), kv_lora_rank_(c.kv_lora_rank) {
   place(c, key_rows);
   const anyattn_kv_cache_spec& spec = *layout_.spec();
   const auto extra = (static_cast<uint64_t>(c.stride_extra) + spec.alignment - 1) / spec.alignment * spec.alignment;
   std::vector<int64_t> used;
   for (const auto& ids : blocks_) used.insert(used.end(), ids.begin(), ids.end());
   memory_ = std::make_unique<CacheMemory>(num_blocks_, spec.block_bytes + extra, std::move(used));
-  poison_all(c.dtype, poison);
+  poison_all(poison);
   image_ = memory_->image();
   cache_.struct_size = ANYATTN_CACHE_SIZE;
   cache_.base = memory_->base();
@@ -91,7 +92,9 @@ void PagedCache::place(const Case& c, const std::vector<std::vector<int64_t>>& k
   }
 }
 
-void PagedCache::poison_all(uint32_t dtype, Poison poison) {
+// Formats of one byte and less take the pattern of a float32: it is what their inline scales read.
+void PagedCache::poison_all(Poison poison) {
+  const uint32_t dtype = format_.coding == Coding::kFloat ? format_.dtype : ANYATTN_DTYPE_FLOAT32;
   const size_t bytes = dtype_bytes(dtype);
   std::byte pattern[4];
   store_element(dtype, pattern, poison_value(poison, dtype));
@@ -105,18 +108,24 @@ void PagedCache::poison_all(uint32_t dtype, Poison poison) {
   }
 }
 
-void PagedCache::check_stored(const std::vector<Plane>& planes) {
+void PagedCache::check_stored(const std::vector<Rows>& rows) {
   const auto& used = memory_->used();
   const auto block_size = static_cast<int64_t>(layout_.block_size());
   std::map<int64_t, size_t> index;
   for (size_t i = 0; i < used.size(); ++i) index[used[i]] = i;
   for (const Slot& slot : slots_) {
     std::byte* block = image_.data() + index.at(slot.slot / block_size) * memory_->stride();
-    for (const Plane& plane : planes) {
-      for (int64_t head = 0; head < plane.heads; ++head) {
-        for (int64_t dim = 0; dim < plane.dims; ++dim) {
-          std::byte* at = block + layout_.offset(plane.role, slot.slot % block_size, head, dim);
-          store_element(dtype_, at, plane.element(slot.key_row, head, dim));
+    for (const Rows& given : rows) {
+      for (int64_t head = 0; head < given.heads; ++head) {
+        const auto first = static_cast<size_t>((slot.key_row * given.heads + head) * given.size);
+        const std::span<const float> row(given.values->data() + first, static_cast<size_t>(given.size));
+        const float scale = scale_for(given.scales, head);
+        for (const StoredPiece& piece : encode_row(format_, given.kind, row, scale, kv_lora_rank_)) {
+          const size_t width = ((piece.dtype >> 8) & 0xffu) / 8;
+          for (size_t i = 0; i * width < piece.bytes.size(); ++i) {
+            const uint64_t at = layout_.offset(piece.role, slot.slot % block_size, head, static_cast<int64_t>(i));
+            std::memcpy(block + at, piece.bytes.data() + i * width, width);
+          }
         }
       }
     }

@@ -4,10 +4,10 @@
 #ifndef ANYATTN_CONFORMANCE_PAGED_CACHE_H
 #define ANYATTN_CONFORMANCE_PAGED_CACHE_H
 
-#include <functional>
 #include <memory>
 #include <vector>
 
+#include "anyattn/conformance/cache_format.h"
 #include "anyattn/conformance/case.h"
 #include "layout.h"
 #include "memory.h"
@@ -34,14 +34,15 @@ class PagedCache {
   const anyattn_cache* view() const { return &cache_; }
   CacheMemory& memory() { return *memory_; }
 
-  // Calls element(key_row, role, head, dim) for what every owned slot must hold, `roles` with their heads and dims, and
-  // throws Failure unless the cache holds exactly that, and elsewhere what it held before.
-  struct Plane {
-    uint32_t role;
-    int64_t heads, dims;
-    std::function<float(int64_t row, int64_t head, int64_t dim)> element;
+  // Rows handed to the backend: values [any, heads, size], borrowed for the call, and the scales of the call.
+  struct Rows {
+    RowKind kind;
+    int64_t heads, size;
+    const std::vector<float>* values;
+    std::vector<float> scales;
   };
-  void check_stored(const std::vector<Plane>& planes);
+  // Throws Failure unless every owned slot holds the bytes of its rows in the case's format, and the rest what it held before.
+  void check_stored(const std::vector<Rows>& rows);
   // Fills a stored block with NaN, as if it were freed and taken by another request.
   void forget(int64_t block);
   // Throws Failure if a byte changed since check_stored.
@@ -49,10 +50,11 @@ class PagedCache {
 
  private:
   void place(const Case& c, const std::vector<std::vector<int64_t>>& key_rows);
-  void poison_all(uint32_t dtype, Poison poison);
+  void poison_all(Poison poison);
 
   Layout layout_;
-  uint32_t dtype_;
+  const CacheFormat& format_;
+  int kv_lora_rank_;
   std::vector<std::vector<int64_t>> blocks_;
   std::vector<Slot> slots_;
   uint64_t num_blocks_ = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "failure.h"
+#include "format_case.h"
 
 namespace anyattn::conformance {
 namespace {
@@ -114,8 +115,8 @@ Outputs PlainCall::run() {
 
 void PlainCall::set_scales(Tensor* k, Tensor* v, anyattn_tensor* k_view, anyattn_tensor* v_view) const {
   if (c_.kv_scales.empty()) return;
-  *k_view = vector_of("k_scale", {c_.kv_scales[0]}, k);
-  *v_view = vector_of("v_scale", {c_.kv_scales[1]}, v);
+  *k_view = vector_of("k_scale", k_scales_of(c_), k);
+  *v_view = vector_of("v_scale", v_scales_of(c_), v);
 }
 
 void PlainCall::make_keys(const std::vector<int64_t>& rows) {
@@ -135,16 +136,8 @@ void PlainCall::store() {
   store_range(slots, half, slots.size());
   k_ = Tensor();
   v_ = Tensor();
-  const float k_scale = c_.kv_scales.empty() ? 1.0f : c_.kv_scales[0];
-  const float v_scale = c_.kv_scales.empty() ? 1.0f : c_.kv_scales[1];
-  const auto element = [this](const std::vector<float>& from, int64_t depth, float scale) {
-    return [this, &from, depth, scale](int64_t row, int64_t head, int64_t dim) {
-      return from[static_cast<size_t>((row * c_.num_kv_heads + head) * depth + dim)] / scale;
-    };
-  };
-  cache_->check_stored(
-      {{ANYATTN_PLANE_K, c_.num_kv_heads, data_.shape.head_size, element(data_.k, data_.shape.head_size, k_scale)},
-       {ANYATTN_PLANE_V, c_.num_kv_heads, data_.shape.head_size_v, element(data_.v, data_.shape.head_size_v, v_scale)}});
+  cache_->check_stored({{RowKind::kK, c_.num_kv_heads, data_.shape.head_size, &data_.k, k_scales_of(c_)},
+                        {RowKind::kV, c_.num_kv_heads, data_.shape.head_size_v, &data_.v, v_scales_of(c_)}});
 }
 
 void PlainCall::store_range(const std::vector<Slot>& slots, size_t begin, size_t end) {

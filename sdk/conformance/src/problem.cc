@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "format_case.h"
 #include "host.h"
 
 namespace anyattn::conformance {
@@ -73,14 +74,14 @@ uint64_t features_of(const Case& c, uint32_t rank) {
   const bool merges = c.cp_world_size > 0 || c.kind == Kind::kMlaPrefill || c.kind == Kind::kMerge;
   add(c.lse_base != 0 || merges, ANYATTN_FEATURE_LSE);
   add(c.invariant, ANYATTN_FEATURE_BATCH_INVARIANT);
-  add(!c.kv_scales.empty(), ANYATTN_FEATURE_KV_SCALES);
+  add(!c.kv_scales.empty(), c.head_scales ? ANYATTN_FEATURE_KV_SCALES_PER_HEAD : ANYATTN_FEATURE_KV_SCALES);
   add(is_mla(c), ANYATTN_FEATURE_MLA);
   add(c.kv_transfer, ANYATTN_FEATURE_KV_TRANSFER);
   add(c.graph_level >= 0, ANYATTN_FEATURE_GRAPH);
   return features;
 }
 
-Problem::Problem(const Case& c, uint32_t rank) : kv_cache_dtype_(dtype_name(c.dtype)) {
+Problem::Problem(const Case& c, uint32_t rank) : kv_cache_dtype_(format_of(c).name) {
   const bool ragged = c.kind == Kind::kRagged;
   features[0] = features_of(c, rank);
   problem_.struct_size = ANYATTN_PROBLEM_SIZE;

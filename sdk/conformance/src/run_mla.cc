@@ -7,6 +7,7 @@
 
 #include "batch.h"
 #include "failure.h"
+#include "format_case.h"
 #include "mla_data.h"
 #include "outputs.h"
 #include "paged_cache.h"
@@ -38,6 +39,15 @@ std::vector<float> columns(const std::vector<float>& from, size_t row_size, size
     values.insert(values.end(), begin, begin + static_cast<ptrdiff_t>(width));
   }
   return values;
+}
+
+// Absent where the case has no scales.
+anyattn_tensor scale_view(const Case& c, Tensor* into) {
+  const std::vector<float> scales = k_scales_of(c);
+  if (scales.empty()) return {};
+  *into = Tensor("k_scale", ANYATTN_DTYPE_FLOAT32, 1, {});
+  into->write(scales);
+  return into->view();
 }
 
 // A latent cache filled through the backend's store, and the metadata of one batch over it.
@@ -89,12 +99,12 @@ class LatentStep {
     args.k_pe = k_pe.view();
     args.slot_mapping = slot_mapping.view();
     args.cache = cache_.view();
+    Tensor k_scale;
+    args.k_scale = scale_view(c_, &k_scale);
     session_.hot("kv_cache_update", [&](anyattn_error* error) {
       return session_.subject().backend.kv_cache_update(session_.impl(), &args, error);
     });
-    cache_.check_stored({{ANYATTN_PLANE_LATENT, 1, static_cast<int64_t>(row_size), [&](int64_t row, int64_t, int64_t dim) {
-                            return data_.rows[static_cast<size_t>(row) * row_size + static_cast<size_t>(dim)];
-                          }}});
+    cache_.check_stored({{RowKind::kLatent, 1, static_cast<int64_t>(row_size), &data_.rows, k_scales_of(c_)}});
   }
 
   Session& session_;
@@ -135,6 +145,8 @@ Outputs decode(Session& session, const Case& c, const MlaData& data, uint32_t ra
   const bool with_lse = (features_of(c, rank) & (uint64_t{1} << ANYATTN_FEATURE_LSE)) != 0;
   if (with_lse) args.lse = lse.view();
   args.scratch = session.scratch();
+  Tensor k_scale;
+  args.k_scale = scale_view(c, &k_scale);
   session.hot("forward_mqa", [&](anyattn_error* error) {
     return session.subject().backend.forward_mqa(session.impl(), session.metadata(), &args, error);
   });
@@ -144,7 +156,7 @@ Outputs decode(Session& session, const Case& c, const MlaData& data, uint32_t ra
   return {out.read(), with_lse ? lse.read() : std::vector<float>{}};
 }
 
-// Rows of one chunk out of the cache: they must be the stored bits.
+// Rows of one chunk out of the cache: they must be the stored values, rounded once to the query's dtype.
 void gather(Session& session, LatentStep& step, const Case& c, const MlaData& data, const ChunkPlan& plan) {
   const Block row_start = block_of("row_start_loc", plan.row_start_loc), start = block_of("context_start", plan.context_start);
   Tensor kv_c("gathered kv_c", c.dtype, plan.row_start_loc.back(), {c.kv_lora_rank}, c.fused ? 8 : 0);
@@ -161,6 +173,8 @@ void gather(Session& session, LatentStep& step, const Case& c, const MlaData& da
   args.cache = step.cache().view();
   args.kv_c = kv_c.view();
   args.k_pe = k_pe.view();
+  Tensor k_scale;
+  args.k_scale = scale_view(c, &k_scale);
   session.hot("context_gather", [&](anyattn_error* error) {
     return session.subject().backend.context_gather(session.impl(), session.metadata(), &chunk, &args, error);
   });
@@ -170,7 +184,7 @@ void gather(Session& session, LatentStep& step, const Case& c, const MlaData& da
   const auto row_size = static_cast<size_t>(c.kv_lora_rank) + static_cast<size_t>(c.rope);
   std::vector<float> wanted;
   for (size_t r = 0; r < c.lens.size(); ++r) {
-    const auto first = data.rows.begin() + (data.key_start[r] + plan.context_start[r]) * static_cast<int64_t>(row_size);
+    const auto first = data.gathered.begin() + (data.key_start[r] + plan.context_start[r]) * static_cast<int64_t>(row_size);
     wanted.insert(wanted.end(), first,
                   first + (plan.row_start_loc[r + 1] - plan.row_start_loc[r]) * static_cast<int64_t>(row_size));
   }

@@ -16,29 +16,35 @@ uint64_t known_features() {
             ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC, ANYATTN_FEATURE_SINKS,
             ANYATTN_FEATURE_MM_PREFIX, ANYATTN_FEATURE_SPARSE_TOPK, ANYATTN_FEATURE_CHUNKED_LOCAL, ANYATTN_FEATURE_CP_DECODE,
             ANYATTN_FEATURE_CP_PREFILL, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT, ANYATTN_FEATURE_KV_SCALES,
-            ANYATTN_FEATURE_KV_TRANSFER, ANYATTN_FEATURE_GRAPH});
+            ANYATTN_FEATURE_KV_SCALES_PER_HEAD, ANYATTN_FEATURE_KV_TRANSFER, ANYATTN_FEATURE_GRAPH});
   if (mutated(Mutation::kRefusesWindows) || mutated(Mutation::kCreatesWhatItRefuses)) known &= ~bits({ANYATTN_FEATURE_WINDOW});
   return known;
 }
 
 anyattn::SpecBuilder layout(const anyattn_problem& p, bool head_major) {
-  const int64_t tokens = p.block_size, heads = p.num_kv_heads, bytes = anyattn::dtype_bytes(p.q_dtype);
-  const int64_t k_row = p.head_size * bytes, v_row = p.head_size_v * bytes;
+  const CacheFormat format = format_of(p.kv_cache_dtype);
+  const int64_t tokens = p.block_size, heads = p.num_kv_heads, bytes = anyattn::dtype_bytes(format.dtype);
+  const int64_t beside = format.row_scale ? 4 : 0;
+  const int64_t k_row = p.head_size * bytes + beside, v_row = p.head_size_v * bytes + beside;
   const auto padded = [](int64_t size) { return (size + 15) / 16 * 16; };
   const int64_t v_at = padded(tokens * heads * k_row);
   const uint64_t block_bytes = static_cast<uint64_t>(v_at + padded(tokens * heads * v_row));
   anyattn::SpecBuilder builder(head_major ? "HND" : "NHD", p.block_size, block_bytes, 16);
-  const auto add = [&](uint32_t role, int64_t row, int64_t dims, int64_t at) {
-    builder.plane(role, p.q_dtype, {tokens, heads, dims},
-                  {head_major ? row : heads * row, head_major ? tokens * row : row, bytes}, static_cast<uint64_t>(at));
+  const auto add = [&](uint32_t role, uint32_t scale_role, int64_t row, int64_t dims, int64_t at) {
+    const int64_t token = head_major ? row : heads * row, head = head_major ? tokens * row : row;
+    builder.plane(role, format.dtype, {tokens, heads, dims}, {token, head, bytes}, static_cast<uint64_t>(at));
+    if (!format.row_scale) return;
+    builder.plane(scale_role, ANYATTN_DTYPE_FLOAT32, {tokens, heads}, {token, head}, static_cast<uint64_t>(at + dims * bytes));
   };
-  add(ANYATTN_PLANE_K, k_row, p.head_size, 0);
-  add(ANYATTN_PLANE_V, v_row, p.head_size_v, v_at);
+  add(ANYATTN_PLANE_K, ANYATTN_PLANE_K_SCALE, k_row, p.head_size, 0);
+  add(ANYATTN_PLANE_V, ANYATTN_PLANE_V_SCALE, v_row, p.head_size_v, v_at);
   return builder;
 }
 
-float scale_of(const anyattn_tensor& tensor) {
-  return tensor.data ? load(ANYATTN_DTYPE_FLOAT32, anyattn::view<1>(tensor, {.name = "scale", .shape = {1}}).at(0)) : 1.0f;
+float scale_of(const anyattn_tensor& tensor, int64_t head) {
+  if (!tensor.data) return 1.0f;
+  const auto scales = anyattn::view<1>(tensor, {.name = "scale", .shape = {kAnySize}});
+  return load(ANYATTN_DTYPE_FLOAT32, scales.at(scales.shape[0] == 1 ? 0 : head));
 }
 
 }  // namespace
@@ -49,6 +55,14 @@ void NaiveAttn::supports(const anyattn::Host&, const anyattn_device_facts&, cons
   if (mutated(Mutation::kAnnouncesAll) && !has(p, ANYATTN_FEATURE_MLA)) return;
   anyattn::refuse_features(p, known_features(), reasons);
   refuse_common(p, reasons);
+  if (p.key_source == ANYATTN_KEYS_PAGED) {
+    const CacheFormat format = format_of(p.kv_cache_dtype);
+    const char* name = p.kv_cache_dtype ? p.kv_cache_dtype : "none";
+    if (format.dtype == ANYATTN_DTYPE_NONE) reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, kFormats);
+    if (format.row_scale && (has(p, ANYATTN_FEATURE_KV_SCALES) || has(p, ANYATTN_FEATURE_KV_SCALES_PER_HEAD)))
+      reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", anyattn::text("with ", name),
+                  "without: its rows have scales of their own");
+  }
   if (has(p, ANYATTN_FEATURE_GRAPH) && p.graph_level > ANYATTN_GRAPH_NEVER) {
     reasons.add(ANYATTN_REASON_GRAPH_LEVEL, "graph_level", std::to_string(p.graph_level), "0 (never)");
   }
@@ -75,6 +89,10 @@ NaiveAttn::NaiveAttn(const anyattn::Host& host, const anyattn_device_facts& fact
   k_ = anyattn::find_plane(*spec, ANYATTN_PLANE_K);
   v_ = anyattn::find_plane(*spec, ANYATTN_PLANE_V);
   digest_ = spec->digest;
+  format_ = format_of(p.kv_cache_dtype);
+  if (!format_.row_scale) return;
+  k_scale_ = anyattn::find_plane(*spec, ANYATTN_PLANE_K_SCALE);
+  v_scale_ = anyattn::find_plane(*spec, ANYATTN_PLANE_V_SCALE);
 }
 
 void NaiveAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
@@ -86,25 +104,35 @@ void NaiveAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const auto slots =
       anyattn::view<1>(args.slot_mapping, {.name = "slot_mapping", .dtype = ANYATTN_DTYPE_INT64, .shape = {kAnySize}});
   const auto heads = static_cast<int64_t>(problem_.num_kv_heads);
-  const auto write = [&](const anyattn_tensor& from, const anyattn_plane& plane, const char* name, float scale) {
+  const auto write = [&](const anyattn_tensor& from, const anyattn_plane& plane, const anyattn_plane& scales, const char* name,
+                         const anyattn_tensor& of_call) {
     const auto rows = anyattn::view<3>(
         from,
         {.name = name, .dtype = problem_.q_dtype, .shape = {slots.shape[0], heads, plane.dims[3]}, .rows_at_least = true});
     for (int64_t t = 0; t < slots.shape[0]; ++t) {
       const int64_t slot = *reinterpret_cast<const int64_t*>(slots.at(t));
       if (slot < 0) continue;
-      std::byte* at =
-          block_of(*args.cache, slot / problem_.block_size) + plane.byte_offset + slot % problem_.block_size * plane.strides[1];
+      std::byte* block = block_of(*args.cache, slot / problem_.block_size);
+      const int64_t offset = slot % problem_.block_size;
+      std::byte* at = block + plane.byte_offset + offset * plane.strides[1];
       for (int64_t g = 0; g < heads; ++g) {
+        float scale = scale_of(of_call, g);
+        if (format_.row_scale) {
+          float most = 0.0f;
+          for (int64_t d = 0; d < plane.dims[3]; ++d) most = std::max(most, std::fabs(load(rows.dtype, rows.at(t, g, d))));
+          scale = std::max(most / 127.0f, 1e-6f);
+          store(ANYATTN_DTYPE_FLOAT32, block + scales.byte_offset + offset * scales.strides[1] + g * scales.strides[2], scale);
+        }
         for (int64_t d = 0; d < plane.dims[3]; ++d) {
-          store(plane.dtype, at + g * plane.strides[2] + d * plane.strides[3], load(rows.dtype, rows.at(t, g, d)) / scale);
+          store_value(plane.dtype, at + g * plane.strides[2] + d * plane.strides[3],
+                      load(rows.dtype, rows.at(t, g, d)) / scale);
         }
       }
     }
   };
-  const bool scaled = has(problem_, ANYATTN_FEATURE_KV_SCALES);
-  write(args.k, k_, "k", scaled ? scale_of(args.k_scale) : 1.0f);
-  write(args.v, v_, "v", scaled ? scale_of(args.v_scale) : 1.0f);
+  const bool scaled = has(problem_, ANYATTN_FEATURE_KV_SCALES) || has(problem_, ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+  write(args.k, k_, k_scale_, "k", scaled ? args.k_scale : anyattn_tensor{});
+  write(args.v, v_, v_scale_, "v", scaled ? args.v_scale : anyattn_tensor{});
 }
 
 // The checked arguments of one forward.
@@ -114,7 +142,7 @@ struct NaiveAttn::Call {
   RawView<3> q, out, k, v;
   RawView<2> lse, sparse;
   RawView<1> sinks, slopes;
-  float k_scale = 1.0f, v_scale = 1.0f;
+  anyattn_tensor k_scale, v_scale;  // absent: 1
 };
 
 void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& args) {
@@ -126,8 +154,18 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
   const bool knows_all = !mutated(Mutation::kAnnouncesAll);
   if (!ragged) check_cache(args.cache, digest_);
   check_base(args.lse, args.lse_base);
-  Call call{
-      .batch = batch, .args = args, .q = {}, .out = {}, .k = {}, .v = {}, .lse = {}, .sparse = {}, .sinks = {}, .slopes = {}};
+  Call call{.batch = batch,
+            .args = args,
+            .q = {},
+            .out = {},
+            .k = {},
+            .v = {},
+            .lse = {},
+            .sparse = {},
+            .sinks = {},
+            .slopes = {},
+            .k_scale = {},
+            .v_scale = {}};
   call.q = anyattn::view<3>(args.q, {.name = "q", .dtype = dtype, .shape = {tokens, heads, depth}, .rows_at_least = true});
   call.out = anyattn::view<3>(
       args.out, {.name = "out", .dtype = problem_.out_dtype, .shape = {tokens, heads, width}, .rows_at_least = true});
@@ -145,9 +183,9 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
     call.sparse = anyattn::view<2>(args.sparse_indices,
                                    {.name = "sparse_indices", .dtype = ANYATTN_DTYPE_INT32, .shape = {tokens, problem_.top_k}});
   }
-  if (has(problem_, ANYATTN_FEATURE_KV_SCALES) && knows_all) {
-    call.k_scale = scale_of(args.k_scale);
-    call.v_scale = scale_of(mutated(Mutation::kScaleOfKForV) ? args.k_scale : args.v_scale);
+  if ((has(problem_, ANYATTN_FEATURE_KV_SCALES) || has(problem_, ANYATTN_FEATURE_KV_SCALES_PER_HEAD)) && knows_all) {
+    call.k_scale = args.k_scale;
+    call.v_scale = mutated(Mutation::kScaleOfKForV) ? args.k_scale : args.v_scale;
   }
   if (mutated(Mutation::kLogsOnTheHotPath)) host_.log(ANYATTN_LOG_INFO, "forward");
   if (mutated(Mutation::kCrashes)) __builtin_trap();
@@ -171,6 +209,8 @@ void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scor
   const int64_t depth = problem_.head_size, width = problem_.head_size_v;
   float q[kMaxHeadSize], k[kMaxHeadSize], out[kMaxHeadSize] = {};
   float lse = -kInfinity;
+  const int64_t kv_head = head / (problem_.num_q_heads / problem_.num_kv_heads);
+  const float k_scale = scale_of(call.k_scale, kv_head), v_scale = scale_of(call.v_scale, kv_head);
   if (request < batch.num_reqs) {
     int64_t group = head / (problem_.num_q_heads / problem_.num_kv_heads);
     const int64_t seq_len = batch.seq_lens[request], keys = local_keys(seq_len);
@@ -178,36 +218,42 @@ void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scor
     const int64_t block_size = problem_.block_size;
     if (mutated(Mutation::kHeadGroup) && problem_.num_kv_heads > 1 && group == problem_.num_kv_heads - 1) --group;
     load_row(call.q.dtype, call.q.at(row, head), anyattn::dtype_bytes(call.q.dtype), depth, q);
-    const auto read = [&](int64_t key, const RawView<3>& ragged, const anyattn_plane& plane, int64_t count, float* into) {
+    const auto read = [&](int64_t key, const RawView<3>& ragged, const anyattn_plane& plane, const anyattn_plane& scales,
+                          int64_t count, float* into) {
       if (ragged) {
         load_row(ragged.dtype, ragged.at(batch.key_start_loc[request] + key, group), anyattn::dtype_bytes(ragged.dtype), count,
                  into);
         return;
       }
       const int64_t block = batch.block_table[request * batch.block_table_stride + key / block_size];
-      load_row(plane.dtype,
-               block_of(*call.args.cache, block) + plane.byte_offset + key % block_size * plane.strides[1] +
-                   group * plane.strides[2],
-               plane.strides[3], count, into);
+      const std::byte* base = block_of(*call.args.cache, block);
+      const auto place = [&](const anyattn_plane& of) {
+        return base + of.byte_offset + key % block_size * of.strides[1] + group * of.strides[2];
+      };
+      const float scale = format_.row_scale ? load(ANYATTN_DTYPE_FLOAT32, place(scales)) : 1.0f;
+      for (int64_t d = 0; d < count; ++d) into[d] = load_stored(plane.dtype, place(plane) + d * plane.strides[3]) * scale;
     };
     const auto cap = static_cast<float>(problem_.logits_soft_cap);
     const auto score = [&](int64_t key) {
       const int64_t key_position = position_of(key);
       if (!sees(call, request, row, position, key_position)) return -kInfinity;
-      read(key, call.k, k_, depth, k);
+      read(key, call.k, k_, k_scale_, depth, k);
       float sum = 0.0f;
       for (int64_t d = 0; d < depth; ++d) sum += q[d] * k[d];
-      float value = sum * static_cast<float>(call.args.softmax_scale) * call.k_scale;
+      float value = sum * static_cast<float>(call.args.softmax_scale) * k_scale;
       if (has(problem_, ANYATTN_FEATURE_SOFT_CAP) && !mutated(Mutation::kAnnouncesAll)) value = cap * std::tanh(value / cap);
       return value + (call.slopes ? bias(load(ANYATTN_DTYPE_FLOAT32, call.slopes.at(head)), position, key_position) : 0.0f);
     };
     const float sink = call.sinks ? load(ANYATTN_DTYPE_FLOAT32, call.sinks.at(head)) : 0.0f;
     const int64_t tail = call.k ? 0 : (block_size - keys % block_size) % block_size;
     lse = attend(
-        keys, width, call.sinks ? &sink : nullptr, score, [&](int64_t key, float* into) { read(key, call.v, v_, width, into); },
+        keys, width, call.sinks ? &sink : nullptr, score,
+        [&](int64_t key, float* into) {
+          read(key, call.v, v_, mutated(Mutation::kScaleOfKForV) ? k_scale_ : v_scale_, width, into);
+        },
         tail, scores, out);
   }
-  for (int64_t d = 0; d < width; ++d) store(call.out.dtype, call.out.at(row, head, d), out[d] * call.v_scale);
+  for (int64_t d = 0; d < width; ++d) store(call.out.dtype, call.out.at(row, head, d), out[d] * v_scale);
   if (call.lse) store(ANYATTN_DTYPE_FLOAT32, call.lse.at(row, head), in_base(lse, call.args.lse_base));
 }
 

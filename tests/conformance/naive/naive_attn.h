@@ -2,6 +2,7 @@
 // NAIVE_ATTN: plain attention as attention.h says it, loop by loop. A second opinion for tests, and the body of the mutants.
 #pragma once
 
+#include "format.h"
 #include "merge.h"
 #include "paged.h"
 
@@ -36,7 +37,8 @@ class NaiveAttn {
   anyattn::Host host_;
   anyattn_problem problem_;
   uint64_t features_ = 0;
-  anyattn_plane k_{}, v_{};
+  anyattn_plane k_{}, v_{}, k_scale_{}, v_scale_{};
+  CacheFormat format_;
   uint64_t digest_ = 0;
 };
 

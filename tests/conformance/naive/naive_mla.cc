@@ -13,6 +13,8 @@ void NaiveMla::supports(const anyattn::Host&, const anyattn_device_facts&, const
                                  ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL, ANYATTN_FEATURE_CP_DECODE}),
                            reasons);
   refuse_common(p, reasons);
+  const std::string own = anyattn::dtype_name(p.q_dtype), format = p.kv_cache_dtype ? p.kv_cache_dtype : "none";
+  if (format != own) reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, own);
   if (!has(p, ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on");
   if (p.key_source != ANYATTN_KEYS_PAGED) reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", "ragged", "paged");
 }

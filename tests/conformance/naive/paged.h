@@ -36,9 +36,6 @@ inline void refuse_common(const anyattn_problem& p, anyattn::Reasons& reasons) {
   if (anyattn::dtype_of_float_name(out_dtype) == ANYATTN_DTYPE_NONE) {
     reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", out_dtype, "float32, float16, bfloat16");
   }
-  if (p.key_source == ANYATTN_KEYS_PAGED && (!p.kv_cache_dtype || p.kv_cache_dtype != dtype)) {
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", p.kv_cache_dtype ? p.kv_cache_dtype : "none", dtype);
-  }
   if (p.num_kv_heads == 0 || p.num_q_heads % p.num_kv_heads != 0) {
     reasons.add(ANYATTN_REASON_HEADS, "num_q_heads", std::to_string(p.num_q_heads), "a multiple of num_kv_heads");
   }

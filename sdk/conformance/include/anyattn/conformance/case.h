@@ -4,7 +4,7 @@
 //
 //   paged bfloat16 q=8 kv=2 d=128 bs=16 lens=1/1328,5/18,129/463 window=255 cap=50 lse=natural seed=7
 //
-// The first word is the kind, the second the dtype of q, k, v, cache and out; then key=value words and flags in any order.
+// The first word is the kind, the second the dtype of q, k, v, cache (but for format=) and out; then key=value words and flags in any order.
 #ifndef ANYATTN_CONFORMANCE_CASE_H
 #define ANYATTN_CONFORMANCE_CASE_H
 
@@ -33,6 +33,7 @@ enum class Data {
   kUniform,  // D(seed), D(seed + 1), D(seed + 2), or the three `seeds`
   kRamp,     // q = 0, v[j] = j in every dim: the mean of the visible positions
   kCap,      // d = 1..., q = 100 and k = 10, 50, 100, -100 in dim 0; v = the unit vectors
+  kPowers,   // uniform, k[j] times 2^(j mod 5), v[j] times 2^((j + 2) mod 5): every row a scale of its own
   kStories,  // q, k, v of a small model's layer, see Options::model_file
 };
 
@@ -63,6 +64,7 @@ struct Case {
   Kind kind = Kind::kPaged;
   uint32_t dtype = ANYATTN_DTYPE_FLOAT32;
   uint32_t out_dtype = 0;  // out=; 0 = dtype
+  std::string format;      // format= of the cache, a kv_cache_dtype; empty = the dtype's own
 
   int num_q_heads = 1;            // q=
   int num_kv_heads = 1;           // kv=
@@ -97,6 +99,7 @@ struct Case {
   uint32_t lse_base = 0;         // lse=natural|base2; 0 = not asked
   bool invariant = false;        // invariant: alone and in company, bitwise
   std::vector<float> kv_scales;  // scales=k:v
+  bool head_scales = false;      // head_scales: kv head h takes h + 1 times the scales
   bool kv_transfer = false;      // kv_transfer: blocks are read by another process
   int graph_level = -1;          // graph=level asked for; -1 = the feature is not set
 
