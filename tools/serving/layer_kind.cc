@@ -64,7 +64,7 @@ void LayerKind::attach(const anyattn_kv_pool* pool, uint32_t pool_group) {
 void LayerKind::update(const StepBatch& batch, AttentionTimer& timer) {
   const auto update_part = [&](uint32_t part) {
     const anyattn_batch slice = batch.batch(pool_group_, part);
-    timer.measure([&] { group_.update(part, slice); });
+    timer.measure(Spent::kMetadata, [&] { group_.update(part, slice); });
   };
   if (!info_.needs_split) return update_part(ANYATTN_PHASE_BOTH);
   if (batch.split().num_decode_tokens > 0) update_part(ANYATTN_PHASE_DECODE);

@@ -18,22 +18,26 @@
 
 namespace anyattn::tools {
 
+// What a step's time in calls of the runtime went to.
+enum class Spent { kMetadata, kCacheUpdate, kKernels };
+
 // Adds up the time of attention calls; the device is waited for at both ends.
 class AttentionTimer {
  public:
   explicit AttentionTimer(const Place& place) : place_(place) {}
   template <class Body>
-  void measure(Body&& body) {
+  void measure(Spent where, Body&& body) {
     const auto from = std::chrono::steady_clock::now();
     body();
     place_.synchronize();
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+    seconds_[static_cast<size_t>(where)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
   }
-  double seconds() const { return seconds_; }
+  double seconds(Spent where) const { return seconds_[static_cast<size_t>(where)]; }
+  double seconds() const { return seconds(Spent::kMetadata) + seconds(Spent::kCacheUpdate) + seconds(Spent::kKernels); }
 
  private:
   const Place& place_;
-  double seconds_ = 0;
+  double seconds_[3] = {};
 };
 
 struct LayerOptions {

@@ -70,8 +70,8 @@ void MlaLayers::absorb_queries(const StepBatch& batch, uint32_t layer) {
 }
 
 void MlaLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) {
-  timer.measure([&] { store(batch, layer); });
-  if (batch.split().num_decode_tokens > 0) timer.measure([&] { decode(batch, layer); });
+  timer.measure(Spent::kCacheUpdate, [&] { store(batch, layer); });
+  if (batch.split().num_decode_tokens > 0) timer.measure(Spent::kKernels, [&] { decode(batch, layer); });
   if (batch.split().num_prefill_tokens > 0) prefill(batch, layer, timer);
 }
 
@@ -119,18 +119,18 @@ void MlaLayers::prefill(const StepBatch& batch, uint32_t layer, AttentionTimer& 
   uint32_t longest = 0;
   for (size_t r = split.num_decode_reqs; r < batch.rows().size(); ++r) longest = std::max(longest, batch.rows()[r].count);
   expand(layer, kv_c_, split.num_decode_tokens, k_pe_, split.num_prefill_tokens);
-  timer.measure([&] {
+  timer.measure(Spent::kKernels, [&] {
     attend_expanded(batch, split.num_prefill_tokens, batch.prefill_query_start_loc().device<int32_t>(), longest, true, 0);
   });
   for (uint32_t c = 0; c < plan_.num_chunks; ++c) {
-    timer.measure([&] { gather(batch, layer, c); });
+    timer.measure(Spent::kKernels, [&] { gather(batch, layer, c); });
     context_kv_c_.download(0, plan_.rows[c] * size_t{rank_} * dtype_bytes());
     context_k_pe_.download(0, plan_.rows[c] * size_t{rope_} * dtype_bytes());
     expand(layer, context_kv_c_, 0, context_k_pe_, plan_.rows[c]);
     const int32_t* starts = plan_.row_start_loc.device<int32_t>() + size_t{c} * (split.num_prefill_reqs + 1);
-    timer.measure([&] { attend_expanded(batch, plan_.rows[c], starts, plan_.max_rows[c], false, c + 1); });
+    timer.measure(Spent::kKernels, [&] { attend_expanded(batch, plan_.rows[c], starts, plan_.max_rows[c], false, c + 1); });
   }
-  if (plan_.num_chunks > 0) timer.measure([&] { merge(batch); });
+  if (plan_.num_chunks > 0) timer.measure(Spent::kKernels, [&] { merge(batch); });
 }
 
 void MlaLayers::plan_context(const StepBatch& batch) {

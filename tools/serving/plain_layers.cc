@@ -66,8 +66,8 @@ void PlainLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer&
   args.slot_mapping = slots;
   args.cache = &caches_[layer];
   const auto& split = batch.split();
-  timer.measure([&] {
-    group_.kv_cache_update(args);
+  timer.measure(Spent::kCacheUpdate, [&] { group_.kv_cache_update(args); });
+  timer.measure(Spent::kKernels, [&] {
     if (!info_.needs_split) return forward(layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
     forward(layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
     forward(layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);

@@ -168,16 +168,23 @@ void Replay::step() {
   Stopwatch planning;
   const std::vector<StepRow>& rows = scheduler_->plan(clock_s_);
   if (rows.empty()) return;
+  double scheduling_s = planning.seconds();
+  Stopwatch building;
   batch_->build(rows);
-  double step_s = planning.seconds();
+  const double tables_s = building.seconds();
   count_rows(rows);
-  step_s += run_layers(report_.step_ms.size());
+  const double metadata_before = report_.metadata_s;
+  const double attention_s = run_layers(report_.step_ms.size());
   Stopwatch committing;
   scheduler_->finish();
-  step_s += committing.seconds();
+  scheduling_s += committing.seconds();
+  const double step_s = scheduling_s + tables_s + attention_s;
   clock_s_ += step_s;
+  report_.scheduling_s += scheduling_s;
+  report_.tables_s += tables_s;
   report_.busy_s += step_s;
   report_.step_ms.push_back(step_s * 1000);
+  report_.outside_shares.push_back((scheduling_s + tables_s + report_.metadata_s - metadata_before) / step_s);
 }
 
 void Replay::count_rows(const std::vector<StepRow>& rows) {
@@ -199,6 +206,9 @@ double Replay::run_layers(uint64_t step) {
     AttentionTimer timer(place_);
     run_kind(*kinds_[k], step, timer, report_.kinds[k]);
     seconds += timer.seconds();
+    report_.metadata_s += timer.seconds(Spent::kMetadata);
+    report_.cache_update_s += timer.seconds(Spent::kCacheUpdate);
+    report_.kernels_s += timer.seconds(Spent::kKernels);
   }
   report_.attention_s += seconds;
   return seconds;

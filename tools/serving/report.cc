@@ -40,6 +40,10 @@ std::string mib(uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<d
 
 }  // namespace
 
+double outside_kernels(const RunReport& r) {
+  return r.busy_s > 0 ? (r.scheduling_s + r.tables_s + r.metadata_s) / r.busy_s : 0;
+}
+
 double percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   const auto rank = static_cast<size_t>(std::ceil(share * static_cast<double>(values.size())));
@@ -54,48 +58,56 @@ Json report_json(const RunReport& r) {
     flops += kind.flops;
     bytes += kind.bytes;
   }
-  return {{"model", r.model},
-          {"trace", r.trace},
-          {"device", r.device},
-          {"dtype", r.dtype},
-          {"seed", r.seed},
-          {"interrupted", r.interrupted},
-          {"requests_wanted", r.requests_wanted},
-          {"requests_done", r.requests_done},
-          {"requests_skipped", r.requests_skipped},
-          {"prefill_tokens", r.prefill_tokens},
-          {"decode_tokens", r.decode_tokens},
-          {"prefill_tokens_per_s", per_second(static_cast<double>(r.prefill_tokens), r.busy_s)},
-          {"decode_tokens_per_s", per_second(static_cast<double>(r.decode_tokens), r.busy_s)},
-          {"steps", r.step_ms.size()},
-          {"step_ms",
-           {{"p50", percentile(r.step_ms, 0.5)}, {"p90", percentile(r.step_ms, 0.9)}, {"p99", percentile(r.step_ms, 0.99)}}},
-          {"seconds",
-           {{"virtual", r.virtual_s},
-            {"busy", r.busy_s},
-            {"attention", r.attention_s},
-            {"other", r.busy_s - r.attention_s},
-            {"drawing", r.draw_s},
-            {"verifying", r.verify_s}}},
-          {"gb_per_s", per_second(bytes * 1e-9, r.attention_s)},
-          {"gflop_per_s", per_second(flops * 1e-9, r.attention_s)},
-          {"kv",
-           {{"pool_bytes", r.kv.pool_bytes},
-            {"peak_used_bytes", r.kv.peak_used_pages * r.kv.page_bytes},
-            {"page_bytes", r.kv.page_bytes},
-            {"total_pages", r.kv.total_pages},
-            {"peak_used_pages", r.kv.peak_used_pages},
-            {"prompt_tokens", r.kv.begun_tokens},
-            {"reused_tokens", r.kv.reused_tokens},
-            {"reuse", reuse_share(r.kv)},
-            {"evicted_blocks", r.kv.evicted_blocks}}},
-          {"preemptions", r.preemptions},
-          {"backends", kinds_json(r)},
-          {"checked_rows", r.checks.rows},
-          {"checked_rows_cached_prefix", r.checks.cached_prefix_rows},
-          {"checked_rows_window_edge", r.checks.window_edge_rows},
-          {"rows_outside_bound", r.checks.rows_outside},
-          {"worst_error_over_bound", r.checks.worst_error_over_bound}};
+  return {
+      {"model", r.model},
+      {"trace", r.trace},
+      {"device", r.device},
+      {"dtype", r.dtype},
+      {"seed", r.seed},
+      {"interrupted", r.interrupted},
+      {"requests_wanted", r.requests_wanted},
+      {"requests_done", r.requests_done},
+      {"requests_skipped", r.requests_skipped},
+      {"prefill_tokens", r.prefill_tokens},
+      {"decode_tokens", r.decode_tokens},
+      {"prefill_tokens_per_s", per_second(static_cast<double>(r.prefill_tokens), r.busy_s)},
+      {"decode_tokens_per_s", per_second(static_cast<double>(r.decode_tokens), r.busy_s)},
+      {"steps", r.step_ms.size()},
+      {"step_ms",
+       {{"p50", percentile(r.step_ms, 0.5)}, {"p90", percentile(r.step_ms, 0.9)}, {"p99", percentile(r.step_ms, 0.99)}}},
+      {"seconds",
+       {{"virtual", r.virtual_s},
+        {"busy", r.busy_s},
+        {"attention", r.attention_s},
+        {"kernels", r.kernels_s},
+        {"cache_update", r.cache_update_s},
+        {"metadata", r.metadata_s},
+        {"tables", r.tables_s},
+        {"scheduling", r.scheduling_s},
+        {"other", r.busy_s - r.attention_s},
+        {"drawing", r.draw_s},
+        {"verifying", r.verify_s}}},
+      {"outside_kernels",
+       {{"all", outside_kernels(r)}, {"p50", percentile(r.outside_shares, 0.5)}, {"p99", percentile(r.outside_shares, 0.99)}}},
+      {"gb_per_s", per_second(bytes * 1e-9, r.attention_s)},
+      {"gflop_per_s", per_second(flops * 1e-9, r.attention_s)},
+      {"kv",
+       {{"pool_bytes", r.kv.pool_bytes},
+        {"peak_used_bytes", r.kv.peak_used_pages * r.kv.page_bytes},
+        {"page_bytes", r.kv.page_bytes},
+        {"total_pages", r.kv.total_pages},
+        {"peak_used_pages", r.kv.peak_used_pages},
+        {"prompt_tokens", r.kv.begun_tokens},
+        {"reused_tokens", r.kv.reused_tokens},
+        {"reuse", reuse_share(r.kv)},
+        {"evicted_blocks", r.kv.evicted_blocks}}},
+      {"preemptions", r.preemptions},
+      {"backends", kinds_json(r)},
+      {"checked_rows", r.checks.rows},
+      {"checked_rows_cached_prefix", r.checks.cached_prefix_rows},
+      {"checked_rows_window_edge", r.checks.window_edge_rows},
+      {"rows_outside_bound", r.checks.rows_outside},
+      {"worst_error_over_bound", r.checks.worst_error_over_bound}};
 }
 
 std::string report_text(const RunReport& r, const Terminal& terminal) {
@@ -126,11 +138,18 @@ std::string report_text(const RunReport& r, const Terminal& terminal) {
                                      per_second(static_cast<double>(r.decode_tokens), r.busy_s))});
   figures.add({"step time", fmt::format("p50 {:.2f} ms, p90 {:.2f} ms, p99 {:.2f} ms over {} steps", percentile(r.step_ms, 0.5),
                                         percentile(r.step_ms, 0.9), percentile(r.step_ms, 0.99), r.step_ms.size())});
-  figures.add(
-      {"time",
-       fmt::format("{:.1f} s on the virtual clock: {:.2f} s attention, {:.2f} s the rest of the steps, else waiting; beside it "
-                   "{:.1f} s drawing inputs, {:.1f} s verifying",
-                   r.virtual_s, r.attention_s, r.busy_s - r.attention_s, r.draw_s, r.verify_s)});
+  const auto part = [&](double seconds) {
+    return fmt::format("{:.3f} s ({:.2f} %)", seconds, r.busy_s > 0 ? 100 * seconds / r.busy_s : 0);
+  };
+  figures.add({"step time goes to",
+               fmt::format("kernels {}, cache updates {}, metadata {}, tables and slots {}, scheduling {}", part(r.kernels_s),
+                           part(r.cache_update_s), part(r.metadata_s), part(r.tables_s), part(r.scheduling_s))});
+  figures.add({"outside kernels",
+               fmt::format("{:.2f} % of all steps; of single ones p50 {:.2f} %, p99 {:.2f} %", 100 * outside_kernels(r),
+                           100 * percentile(r.outside_shares, 0.5), 100 * percentile(r.outside_shares, 0.99))});
+  figures.add({"time", fmt::format("{:.1f} s on the virtual clock: {:.2f} s of steps, else waiting; beside it {:.1f} s drawing "
+                                   "inputs, {:.1f} s verifying",
+                                   r.virtual_s, r.busy_s, r.draw_s, r.verify_s)});
   figures.add({"KV memory",
                fmt::format("{} of {} used at the peak, {:.1f} % of {} prompt tokens reused, {} blocks evicted, {} preemptions",
                            mib(r.kv.peak_used_pages * r.kv.page_bytes), mib(r.kv.pool_bytes), 100 * reuse_share(r.kv),

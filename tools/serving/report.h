@@ -32,15 +32,22 @@ struct RunReport {
   uint64_t requests_wanted = 0, requests_done = 0, requests_skipped = 0;
   uint64_t prefill_tokens = 0, decode_tokens = 0, preemptions = 0;
   std::vector<double> step_ms;
+  std::vector<double> outside_shares;  // [steps] of a step's time: scheduling, tables, metadata
   double virtual_s = 0;    // the clock that admits requests: step times and the waits between
   double busy_s = 0;       // step times alone
-  double attention_s = 0;  // of them in metadata updates, cache updates and attention
-  double draw_s = 0;       // making up inputs, MLA's projections among them; no part of a step's time
-  double verify_s = 0;     // recomputing rows; likewise
+  double attention_s = 0;  // of them in metadata updates, cache updates and attention: the next three
+  double metadata_s = 0, cache_update_s = 0, kernels_s = 0;
+  double scheduling_s = 0;  // of the step times: which requests run, their blocks; giving finished ones back
+  double tables_s = 0;      // of the step times: order, lengths, block tables, slots
+  double draw_s = 0;        // making up inputs, MLA's projections among them; no part of a step's time
+  double verify_s = 0;      // recomputing rows; likewise
   anyattn_kv_pool_stats kv{};
   std::vector<KindReport> kinds;
   CheckTally checks;
 };
+
+// What a step spends beside kernels and cache updates, of its whole time.
+double outside_kernels(const RunReport& report);
 
 // Nearest-rank percentile of unsorted values; 0 for none. share in (0, 1].
 double percentile(std::vector<double> values, double share);

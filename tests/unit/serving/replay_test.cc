@@ -57,7 +57,13 @@ void check_good(const RunReport& report) {
   CHECK(report.checks.cached_prefix_rows > 0);
   CHECK(report.kv.reused_tokens >= 512);
   CHECK(report.attention_s > 0);
-  CHECK(report.attention_s <= report.busy_s);
+  CHECK(report.kernels_s > 0);
+  CHECK(report.cache_update_s > 0);
+  CHECK(report.attention_s == doctest::Approx(report.kernels_s + report.cache_update_s + report.metadata_s));
+  CHECK(report.busy_s == doctest::Approx(report.attention_s + report.tables_s + report.scheduling_s));
+  CHECK(report.outside_shares.size() == report.step_ms.size());
+  CHECK(outside_kernels(report) > 0);
+  CHECK(outside_kernels(report) < 1);
   CHECK(report.busy_s <= report.virtual_s);
 }
 
