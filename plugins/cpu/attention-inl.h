@@ -294,14 +294,13 @@ int32_t attend(const Unit* unit) {
       }
     }
 
-    if (u.alibi != kAlibiNone) find_distances(u, key, count, w.distances);
+    if (u.alibi != kAlibiNone) find_distances<kTileKeys>(u, key, count, w.distances);
     for (uint32_t row = 0; row < w.rows; ++row) {
       const uint32_t token = row / u.heads, head = row % u.heads;
       const int64_t begin = u.visible_begin[token] - key, end = u.visible_end[token] - key;
       w.begin[row] = begin < 0 ? 0 : begin > count ? count : static_cast<int32_t>(begin);
       w.end[row] = end < 0 ? 0 : end > count ? count : static_cast<int32_t>(end);
-      softmax_row<Rows::kScaled>(u, w, row,
-                                 {u.alibi, u.alibi ? u.alibi_slopes[head] : 0.f, static_cast<float>(token), w.distances});
+      softmax_row<Rows::kScaled>(u, w, row, {u.alibi ? u.alibi_slopes[head] : 0.f, static_cast<float>(token), w.distances});
     }
 
     if (Rows::kBytes != 4 && w.rows >= kWidenedRows) {

@@ -11,7 +11,7 @@
 
 namespace anyattn::cpu {
 
-inline constexpr const char* kIsaChoices = "auto | avx512_bf16 | avx512 | avx2 | x86_64_v2 | portable";
+inline constexpr const char* kIsaChoices = "auto | amx_bf16 | avx512_bf16 | avx512 | avx2 | x86_64_v2 | portable";
 
 // The kernels to use, or null where `option` names none that this processor can run.
 const Kernels* choose_kernels(const Host& host, std::string_view option);

@@ -17,6 +17,8 @@ constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
 constexpr int kBlockRows = 64;  // rows a unit aims at where heads of a group leave the choice
 constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
 
+constexpr int kStepKeys = 128;  // keys a step of the tile kernels
+
 static constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
 // Row length of f32 scratch arrays: whole vectors of the widest set.
 static constexpr uint32_t padded_row(uint32_t n) { return padded(n, 32); }
@@ -88,12 +90,20 @@ static constexpr uint64_t part_floats(uint32_t rows, uint32_t head_size_v) {
   return static_cast<uint64_t>(padded(rows, kRowStep)) * (padded_row(head_size_v) + 2);
 }
 
-// Query, scores, accumulators, per-row numbers, packed K and V tiles.
+// Scratch of a unit: query, scores, accumulators, per-row numbers, packed K and V; the larger of the two kernels' needs.
+static constexpr uint64_t tile_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
+  const uint64_t r = padded(rows, 16);
+  const uint64_t d = padded_row(head_size);
+  const uint64_t dv = padded_row(head_size_v);
+  return r * (4 * dv + 2 * d + 20) + kStepKeys * (64 + 64 + 2 * d + 2 * dv + 12) + 128;
+}
 static constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
   const uint64_t r = padded(rows, kRowStep);
   const uint64_t d = padded_row(head_size);
   const uint64_t dv = padded_row(head_size_v);
-  return 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 3));
+  const uint64_t vectors = 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 3));
+  const uint64_t tiles = tile_scratch_bytes(rows, head_size, head_size_v);
+  return vectors > tiles ? vectors : tiles;
 }
 
 // out = sum_i weight_i * part_i of one row of an engine's merge_states; parts with weight 0 are not read.
@@ -113,8 +123,9 @@ typedef int32_t (*AttendFn)(const Unit* unit);
 // Every function of one instruction set.
 struct Kernels {
   const char* name;
+  const Kernels* base;                // serves what this set leaves null; null: nothing is
   AttendFn attend[kRowFormats];       // any query
-  AttendFn attend_bf16[kRowFormats];  // bfloat16 queries only; null where the set has nothing better than the above
+  AttendFn attend_bf16[kRowFormats];  // bfloat16 queries only; null where the set has nothing better
   // Joins the parts of one item, `stride` floats apart, into unit->out and lse.
   void (*combine)(const Unit* unit, const float* parts, uint64_t stride, uint32_t count);
   void (*merge_row)(const MergeRow* row);
@@ -126,5 +137,6 @@ extern const Kernels kKernelsX86V2;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
 extern const Kernels kKernelsAvx512Bf16;
+extern const Kernels kKernelsAmxBf16;
 
 }  // namespace anyattn::cpu

@@ -7,6 +7,7 @@ namespace anyattn::cpu {
 
 const Kernels kKernelsAvx512Bf16 = {
     "avx512_bf16",
+    nullptr,
     {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
     {nullptr, nullptr, &attend<BF16Rows, PairDot<BF16Rows>>},
     &combine,

@@ -6,9 +6,13 @@
 namespace anyattn::cpu {
 
 const Kernels kKernelsPortable = {
-    "portable", {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
-    {},         &combine,
-    &merge_row, &convert,
+    "portable",
+    nullptr,
+    {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
+    {},
+    &combine,
+    &merge_row,
+    &convert,
 };
 
 }  // namespace anyattn::cpu

@@ -4,6 +4,7 @@
 // A row format is a struct of static functions over one row (one token, one head). The kernels take it as a parameter and
 // know nothing else about it; formats-inl.h may bring more of them.
 //   kPairs       every element is exactly a bfloat16 and load_pairs exists: the dot and the tile kernels take the format
+//   kInPlace     rows are bfloat16 as they lie: a tile may be read without a copy
 //   kScaled      rows carry a float32 scale: K's multiplies the logit, V's the weight, so loads give unscaled elements
 //   kBytes       of an element, rounded up; 4 says that loads convert nothing
 //   bytes        of a row of `size` elements with its scale, for prefetching
@@ -20,6 +21,7 @@ namespace {
 template <class Element>
 struct PlainRows {
   static constexpr bool kPairs = false;
+  static constexpr bool kInPlace = false;
   static constexpr bool kScaled = false;
   static constexpr int kBytes = Element::kBytes;
   static int64_t bytes(uint32_t size) { return static_cast<int64_t>(size) * kBytes; }
@@ -33,12 +35,15 @@ using F32Rows = PlainRows<F32>;
 using F16Rows = PlainRows<F16>;
 struct BF16Rows : PlainRows<BF16> {
   static constexpr bool kPairs = true;
+  static constexpr bool kInPlace = true;
+#if defined(__AVX512BW__)
   static WordVec load_pairs(const char* row, uint32_t at) {
     return (WordVec)cpu::load(row + static_cast<size_t>(at) * 2, F32{});
   }
   static WordVec load_pairs_n(const char* row, uint32_t at, int n) {
-    return (WordVec)cpu::load_n(row + static_cast<size_t>(at) * 2, n / 2, F32{});  // head sizes are multiples of 8
+    return load_words_n(row + static_cast<size_t>(at) * 2, n);
   }
+#endif
 };
 
 // The rows of up to kTileKeys keys.
@@ -48,7 +53,8 @@ struct TileRows {
 };
 
 // Row addresses of keys [key, key + count). False where the table names no block.
-inline bool find_rows(const KeySource& from, int64_t key, int count, TileRows& to) {
+template <class Tile>
+bool find_rows(const KeySource& from, int64_t key, int count, Tile& to) {
   if (!from.table) {
     for (int i = 0; i < count; ++i) {
       to.k[i] = from.k + (key + i) * from.k_token_bytes;

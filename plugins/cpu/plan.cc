@@ -166,8 +166,11 @@ ElementKind element_kind(uint32_t dtype) {
 }
 
 AttendFn Plan::attend_rows(RowFormat rows) const {
-  const AttendFn special = q_kind == kBF16 ? kernels->attend_bf16[rows] : nullptr;
-  return special ? special : kernels->attend[rows];
+  for (const Kernels* set = kernels; set; set = set->base) {
+    if (q_kind == kBF16 && set->attend_bf16[rows]) return set->attend_bf16[rows];
+    if (set->attend[rows]) return set->attend[rows];
+  }
+  return nullptr;
 }
 
 RowFormat row_format(ElementKind kind) { return kind == kF16 ? kRowsF16 : kind == kBF16 ? kRowsBF16 : kRowsF32; }

@@ -204,6 +204,13 @@ inline Vec load_n(const char* from, int n, Half kind) {
 #endif
 }
 
+#if defined(__AVX512BW__)
+// The first n 16-bit words, zeros behind, two a lane.
+inline WordVec load_words_n(const char* from, int n) {
+  return (WordVec)_mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << n) - 1u), from);
+}
+#endif
+
 inline void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof value); }
 inline void store_n(char* to, Vec value, int n, F32) { __builtin_memcpy(to, &value, static_cast<size_t>(n) * 4); }
 template <class Half>

@@ -8,9 +8,10 @@ namespace anyattn::cpu {
 namespace {
 
 // Positions of the tile's keys relative to the unit's first row.
-inline void find_distances(const Unit& u, int64_t key, int count, float* to) {
+template <int kCount>
+void find_distances(const Unit& u, int64_t key, int count, float* to) {
   const int64_t world = u.shard.world, rank = u.shard.rank, interleave = u.shard.interleave;
-  for (int i = 0; i < kTileKeys; ++i) {
+  for (int i = 0; i < kCount; ++i) {
     const int64_t l = key + (i < count ? i : 0);
     const int64_t position = world == 1 ? l : ((l / interleave) * world + rank) * interleave + l % interleave;
     to[i] = static_cast<float>(position - u.first_position);
@@ -18,22 +19,20 @@ inline void find_distances(const Unit& u, int64_t key, int count, float* to) {
 }
 
 struct RowBias {
-  AlibiKind kind;
   float slope;
   float token;             // of the row, relative to the first
   const float* distances;  // of the keys, relative to the first
 };
 
-// Dot products to logits: scale, soft cap, ALiBi.
-inline Vec logits(const Unit& u, Vec dots, int at, const RowBias& bias) {
+// Dot products to logits: scale, soft cap, ALiBi. slope and distance (key - query position) are read with ALiBi only.
+inline Vec logits(const Unit& u, Vec dots, Vec slope, Vec distance) {
   Vec s = dots * u.softmax_scale;
   if (u.soft_cap > 0) s = tanh(s / u.soft_cap) * u.soft_cap;
-  if (bias.kind == kAlibiNone) return s;
-  const Vec distance = load(bias.distances + at) - bias.token;
+  if (u.alibi == kAlibiNone) return s;
   const Vec size = (Vec)((WordVec)distance & 0x7fffffffu);
-  if (bias.kind == kAlibiLinear) return fma(distance, splat(bias.slope), s);
-  if (bias.kind == kAlibiSymmetric) return fma(size, splat(-bias.slope), s);
-  return distance <= 0.f ? fma(sqrt(size), splat(-bias.slope), s) : s;
+  if (u.alibi == kAlibiLinear) return fma(distance, slope, s);
+  if (u.alibi == kAlibiSymmetric) return fma(size, -slope, s);
+  return distance <= 0.f ? fma(sqrt(size), -slope, s) : s;
 }
 
 // One row of a tile: dots become e^(logit - max), the running max and sum move on, the accumulators are rescaled.
@@ -49,7 +48,8 @@ void softmax_row(const Unit& u, const Workspace& w, uint32_t row, const RowBias&
   for (int at = first; at < end; at += kLanes) {
     Vec value = load(s + at);
     if (kScaled) value *= load(w.k_scales + at);
-    value = logits(u, value, at, bias);
+    const Vec distance = u.alibi == kAlibiNone ? Vec{} : load(bias.distances + at) - bias.token;
+    value = logits(u, value, splat(bias.slope), distance);
     if (at < begin || at + kLanes > end) {
       const IntVec key = lanes + at;
       value = (key >= begin) & (key < end) ? value : splat(kNone);

@@ -7,15 +7,20 @@
 namespace anyattn::cpu {
 namespace {
 
+// The state of every row; R = rows padded to kRowStep at least, V = padded row length.
+struct RowState {
+  explicit RowState(const Unit& u)
+      : rows(u.tokens * u.heads), rows_padded(padded(rows, kRowStep)), out_stride(padded_row(u.head_size_v)) {}
+  uint32_t rows, rows_padded, out_stride;
+  float* out = nullptr;      // [R, V]
+  float* row_max = nullptr;  // [R]
+  float* row_sum = nullptr;  // [R]
+};
+
 // Where the pieces of a unit's scratch lie; R = padded rows, D and V = padded row lengths. Each piece is a whole number of
 // 64-byte lines: R is a multiple of 4 and the four arrays of R follow each other.
-struct Workspace {
-  explicit Workspace(const Unit& u)
-      : rows(u.tokens * u.heads),
-        rows_padded(padded(rows, kRowStep)),
-        head_size(u.q_size[0] + u.q_size[1]),
-        q_stride(padded_row(head_size)),
-        out_stride(padded_row(u.head_size_v)) {
+struct Workspace : RowState {
+  explicit Workspace(const Unit& u) : RowState(u), head_size(u.q_size[0] + u.q_size[1]), q_stride(padded_row(head_size)) {
     float* at = reinterpret_cast<float*>(u.scratch);
     q = at, at += static_cast<size_t>(rows_padded) * q_stride;
     scores = at, at += static_cast<size_t>(rows_padded) * kTileKeys;
@@ -30,12 +35,9 @@ struct Workspace {
     k_scales = at, at += kTileKeys;
     v_scales = at;
   }
-  uint32_t rows, rows_padded, head_size, q_stride, out_stride;
+  uint32_t head_size, q_stride;
   float* q;          // [R, D] f32, or bf16 in the first half of each row
   float* scores;     // [R, kTileKeys]
-  float* out;        // [R, V]
-  float* row_max;    // [R]
-  float* row_sum;    // [R]
   int32_t* begin;    // [R] the row's keys of this tile, [begin, end)
   int32_t* end;      // [R]
   float* k_tile;     // [D, kTileKeys]; with bf16 dots [D / 2, kTileKeys] pairs
@@ -74,7 +76,7 @@ inline void finish_row(const Unit& u, uint32_t row, const float* out, float row_
       static_cast<float>(row_sum == 0.f ? -static_cast<double>(__builtin_inff()) : natural * static_cast<double>(u.lse_factor));
 }
 
-inline void finish(const Unit& u, const Workspace& w) {
+inline void finish(const Unit& u, const RowState& w) {
   if (!u.part) {
     for (uint32_t row = 0; row < w.rows; ++row)
       finish_row(u, row, w.out + static_cast<size_t>(row) * w.out_stride, w.row_max[row], w.row_sum[row]);

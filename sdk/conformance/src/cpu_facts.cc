@@ -7,6 +7,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
 #endif
 
 namespace anyattn::conformance {
@@ -26,6 +27,12 @@ uint64_t saved_registers(uint32_t leaf1_c) {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
+// Linux hands out tile data on request only; every later thread of the process has it then.
+bool request_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 uint64_t read_isa() {
   constexpr uint64_t kAvx = 0x6, kAvx512 = 0xe6, kAmx = 0x60000;
   const Leaf one(1, 0), seven(7, 0), seven1(7, 1);
@@ -33,7 +40,7 @@ uint64_t read_isa() {
   const auto has = [](uint32_t word, int bit) { return ((word >> bit) & 1u) != 0; };
   const bool avx = (saved & kAvx) == kAvx && has(one.c, 28);
   const bool avx512 = avx && (saved & kAvx512) == kAvx512;
-  const bool amx = avx512 && (saved & kAmx) == kAmx;
+  const bool amx = avx512 && (saved & kAmx) == kAmx && has(seven.d, 24) && request_tiles();
   uint64_t isa = 0;
   const auto add = [&](bool present, uint64_t bit) { isa |= present ? bit : 0; };
   add(has(one.c, 20), ANYATTN_CPU_SSE4_2);

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "attn_case.h"
 #include "doctest/doctest.h"
 #include "random_case.h"
@@ -35,5 +39,46 @@ TEST_CASE("attn_random_problems_stay_within_the_bound_on_every_instruction_set")
     AttnCase test = random_case(seed);
     test.isa = isas[seed % isas.size()];
     passes(test);
+  }
+}
+
+TEST_CASE("attn_random_bfloat16_problems_stay_within_the_bound_on_dot_and_tile_instructions") {
+  const std::vector<std::string> isas = runnable_isas();
+  for (const char* isa : {"amx_bf16", "avx512_bf16"}) {
+    if (std::find(isas.begin(), isas.end(), isa) == isas.end()) {
+      MESSAGE("this machine does not run " << isa);
+      continue;
+    }
+    for (uint64_t seed = 1000; seed < 1060; ++seed) {
+      AttnCase test = random_case(seed);
+      test.isa = isa;
+      test.q_dtype = test.kv_dtype = ANYATTN_DTYPE_BFLOAT16;
+      passes(test);
+    }
+  }
+}
+
+TEST_CASE("attn_a_value_that_is_not_finite_stays_with_the_rows_that_see_it") {
+  for (const std::string& isa : runnable_isas()) {
+    for (const float value : {__builtin_nanf(""), __builtin_inff()}) {
+      AttnCase test;
+      test.isa = isa;
+      test.q_dtype = test.kv_dtype = test.out_dtype = ANYATTN_DTYPE_BFLOAT16;
+      test.num_q_heads = 4, test.num_kv_heads = 1;
+      test.requests = {{10, 50, true, {}}};
+      AttnRun run(test);
+      REQUIRE(run.prepare());
+      auto* v = static_cast<char*>(run.v.get().data) + run.v.get().strides[0] * 45 * 2;  // seen from row 5 on
+      const uint32_t bits = std::isnan(value) ? 0x7fc0 : 0x7f80;
+      std::memcpy(v, &bits, 2);
+      REQUIRE(run.store());
+      REQUIRE(run.update());
+      REQUIRE(run.forward());
+      const size_t row = size_t{test.num_q_heads} * test.head_size_v;
+      for (size_t i = 0; i < run.result.out.size(); ++i) {
+        const bool touched = i / row >= 5 && i % test.head_size_v == 0;
+        CHECK_MESSAGE(std::isfinite(run.result.out[i]) != touched, isa << " out[" << i << "]");
+      }
+    }
   }
 }
