@@ -2,6 +2,7 @@
 // anyattn check: the conformance cases on one plugin file or one backend, without the core in between.
 #include <fmt/format.h>
 
+#include <anyattn/conformance/cache_format.h>
 #include <anyattn/conformance/conformance.h>
 #include <algorithm>
 #include <filesystem>
@@ -49,7 +50,7 @@ Subject find_subject(const CheckOptions& options) {
                             close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(names, ", ")));
 }
 
-// The kit's own host has the CPU's memory only, and its cases store k and v as they come.
+// The kit's own host has the CPU's memory only, and knows the cache formats of ABI.md.
 void require_what_the_kit_has(const CheckOptions& options) {
   const TargetOptions& target = options.target;
   if (target.device != "auto" && !target.device.starts_with("cpu")) {
@@ -59,23 +60,26 @@ void require_what_the_kit_has(const CheckOptions& options) {
     throw Failure(kExitUsage, fmt::format("--provider {}: the cpu needs no device provider", options.provider));
   }
   const std::string& format = target.kv_cache_dtype;
-  const bool plain = format.empty() || format == "auto" || format == target.dtype;
-  if (!plain) {
-    throw Failure(kExitUsage,
-                  fmt::format("--kv-cache-dtype {}: the cases' caches have the dtype of their queries; allowed: auto, "
-                              "or the same as --dtype",
-                              format));
+  if (!format.empty() && format != "auto" && !kit::find_cache_format(format)) {
+    throw Failure(kExitUsage, fmt::format("--kv-cache-dtype {}: the kit reads and writes: auto, {}, fp8_ds_mla", format,
+                                          fmt::join(kit::cache_format_names(false), ", ")));
   }
 }
 
-// The grid in another dtype or block size only; empty: the whole grid as it is.
+// The grid in another dtype, cache format or block size only; empty: the whole grid as it is.
 std::vector<std::string> narrowed_cases(const TargetOptions& target) {
-  if (target.dtype.empty() && target.block_size == 0) return {};
+  const std::string format = target.kv_cache_dtype == "auto" ? "" : target.kv_cache_dtype;
+  if (target.dtype.empty() && target.block_size == 0 && format.empty()) return {};
   std::set<std::string> seen;
   std::vector<std::string> texts;
   for (kit::Case c : kit::all_cases(kit::Grid::kSmall)) {
     const bool paged = c.kind == kit::Kind::kPaged || c.kind == kit::Kind::kMlaDecode || c.kind == kit::Kind::kMlaPrefill;
     if (c.dtype != dtype_of(target.dtype, c.dtype)) continue;
+    if (!format.empty()) {
+      if (!paged || (!c.format.empty() && c.format != format)) continue;
+      c.format = format;
+      c.golden.clear();  // figures of float caches
+    }
     // A table written out counts blocks of its own size.
     if (target.block_size != 0 && (!paged || !c.table.empty())) continue;
     if (c.cp_world_size > 0 && target.block_size % static_cast<uint32_t>(c.cp_interleave) != 0) continue;

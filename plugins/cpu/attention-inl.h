@@ -238,6 +238,19 @@ void widen_values(const Unit& u, const Workspace& w, const TileRows& tile, int c
   }
 }
 
+// Rows of a format without a kernel, as float32 in scratch.
+inline void load_rows(const Unit& u, const Workspace& w, TileRows& tile, int count) {
+  const bool shared = u.keys.k == u.keys.v;  // MLA: V is the front of K
+  for (int t = 0; t < count; ++t) {
+    float* k = w.k_rows + static_cast<size_t>(t) * w.q_stride;
+    float* v = w.v_tile + static_cast<size_t>(t) * w.out_stride;
+    u.load_row(tile.k[t], w.head_size, k);
+    if (!shared) u.load_row(tile.v[t], u.head_size_v, v);
+    tile.k[t] = reinterpret_cast<const char*>(k);
+    tile.v[t] = reinterpret_cast<const char*>(shared ? k : v);
+  }
+}
+
 // ---- the unit --------------------------------------------------------------------------------------------------------
 
 template <class Rows, class Dot>
@@ -283,9 +296,10 @@ int32_t attend(const Unit* unit) {
   if (!find_rows(u.keys, u.key_begin, keys_at(u.key_begin), tiles[0])) return 1;
   int current = 0;
   for (int64_t key = u.key_begin; key < u.key_end; key += kTileKeys, current ^= 1) {
-    const TileRows& tile = tiles[current];
+    TileRows& tile = tiles[current];
     const int count = keys_at(key), next_count = keys_at(key + kTileKeys);
     if (!find_rows(u.keys, key + kTileKeys, next_count, tiles[current ^ 1])) return 1;
+    if (Rows::kBytes == 4 && u.load_row) load_rows(u, w, tile, count);
     score_tile<Rows, Dot>(u, w, tile, count, next_count ? &tiles[current ^ 1] : nullptr, next_count);
     if (Rows::kScaled) {
       for (int i = 0; i < count; ++i) {

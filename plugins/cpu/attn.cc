@@ -41,9 +41,10 @@ void CpuAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
   const anyattn_cache cache = checked_cache(layout_, args.cache);
-  const StoredRows rows[2] = {
-      {view<3>(args.k, {"k", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size}, true}), layout_.k},
-      {view<3>(args.v, {"v", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size_v}, true}), layout_.v}};
+  const StoredRows rows[2] = {{view<3>(args.k, {"k", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size}, true}),
+                               layout_.k, call_scale(args.k_scale, "k_scale", plan_)},
+                              {view<3>(args.v, {"v", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size_v}, true}),
+                               layout_.v, call_scale(args.v_scale, "v_scale", plan_)}};
   store_rows(host_, plan_, layout_, cache, rows, slots);
 }
 
@@ -64,7 +65,8 @@ void CpuAttn::forward(const Metadata& metadata, const anyattn_forward_args& args
       set_ragged(call, view<3>(args.k, {"k", plan_.q_dtype, {keys, plan_.num_kv_heads, plan_.head_size}, true}),
                  view<3>(args.v, {"v", plan_.q_dtype, {keys, plan_.num_kv_heads, plan_.head_size_v}, true}));
   } else {
-    set_paged(call, layout_, checked_cache(layout_, args.cache));
+    set_paged(call, plan_, layout_, checked_cache(layout_, args.cache));
+    set_scales(call, plan_, args.k_scale, &args.v_scale);
   }
   run_worklist(host_, plan_, metadata, call);
 }

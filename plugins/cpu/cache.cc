@@ -2,6 +2,8 @@
 #include "cache.h"
 
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "anyattn/kv_cache.hpp"
 
@@ -10,12 +12,16 @@ namespace {
 
 constexpr uint32_t kAlignment = 16;  // head sizes are multiples of 8: every K row then starts on 16 bytes
 
+// Records: 512 codes, four scales, 64 bfloat16.
+constexpr int64_t kRecordScales = 4, kRecordScalesAt = 512, kRecordRopeAt = 528, kRecordBytes = 656;
+
 uint64_t rounded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-void check_plane(const anyattn_plane& plane, const char* name, const Plan& plan, std::initializer_list<int64_t> dims) {
+// A plane's place, checked: dims behind the block dimension, elements dense in the last one.
+PlaneLayout read_plane(const anyattn_plane& plane, const char* name, uint32_t dtype, std::initializer_list<int64_t> dims) {
   constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
-  if (plane.dtype != plan.kv_dtype)
-    throw Error(kWrong, "plane ", name, " has dtype ", dtype_name(plane.dtype), "; needed: ", dtype_name(plan.kv_dtype));
+  if (plane.dtype != dtype)
+    throw Error(kWrong, "plane ", name, " has dtype ", dtype_name(plane.dtype), "; needed: ", dtype_name(dtype));
   if (plane.ndim != dims.size() + 1)
     throw Error(kWrong, "plane ", name, " has ", plane.ndim, " dims; needed: ", dims.size() + 1);
   int at = 1;
@@ -24,9 +30,22 @@ void check_plane(const anyattn_plane& plane, const char* name, const Plan& plan,
       throw Error(kWrong, "plane ", name, ": size ", plane.dims[at], " of dim ", at, "; needed: ", dim);
     ++at;
   }
+  return {plane.byte_offset, plane.strides[1], plane.ndim > 3 ? plane.strides[2] : 0};
+}
+
+void check_dense(const anyattn_plane& plane, const char* name) {
   if (plane.strides[plane.ndim - 1] != static_cast<int64_t>(dtype_bytes(plane.dtype)))
-    throw Error(kWrong, "plane ", name, ": stride of ", plane.strides[plane.ndim - 1],
+    throw Error(ANYATTN_INVALID_ARGUMENT, "plane ", name, ": stride of ", plane.strides[plane.ndim - 1],
                 " bytes of the last dim; needed: ", dtype_bytes(plane.dtype));
+}
+
+// Kernels read scales right behind a row's codes.
+void check_beside(const PlaneLayout& rows, int64_t code_bytes, const anyattn_plane& scale, const char* name) {
+  const bool heads = scale.role != ANYATTN_PLANE_LATENT_SCALE && scale.role != ANYATTN_PLANE_LATENT_PE;
+  if (scale.byte_offset != rows.byte_offset + static_cast<uint64_t>(code_bytes) || scale.strides[1] != rows.token_bytes ||
+      (heads && scale.strides[2] != rows.head_bytes))
+    throw Error(ANYATTN_INVALID_ARGUMENT, "plane ", name, " does not stand behind the rows; needed: ", code_bytes,
+                " bytes after each row's start");
 }
 
 CacheLayout layout_of(const Plan& plan, const anyattn_kv_cache_spec* spec) {
@@ -44,19 +63,22 @@ CacheLayout layout_of(const Plan& plan, const anyattn_kv_cache_spec* spec) {
 }  // namespace
 
 void plain_specs(const Plan& plan, const SpecSink& accept) {
-  const int64_t element = dtype_bytes(plan.kv_dtype);
+  const CacheFormat& format = *plan.format;
+  const int64_t element = dtype_bytes(format.dtype);
   const int64_t tokens = plan.block_size, heads = plan.num_kv_heads;
-  const int64_t k_row = plan.head_size * element, v_row = plan.head_size_v * element;
+  const int64_t k_row = format.row_bytes(plan.head_size), v_row = format.row_bytes(plan.head_size_v);
   const uint64_t k_bytes = rounded(static_cast<uint64_t>(tokens * heads * k_row));
   const uint64_t block_bytes = k_bytes + rounded(static_cast<uint64_t>(tokens * heads * v_row));
   const auto give = [&](const char* name, bool head_major) {
-    const auto strides = [&](int64_t row) {
-      return head_major ? std::array{row, tokens * row, element} : std::array{heads * row, row, element};
-    };
-    const auto k = strides(k_row), v = strides(v_row);
     SpecBuilder builder(name, plan.block_size, block_bytes, kAlignment);
-    builder.plane(ANYATTN_PLANE_K, plan.kv_dtype, {tokens, heads, plan.head_size}, {k[0], k[1], k[2]}, 0);
-    builder.plane(ANYATTN_PLANE_V, plan.kv_dtype, {tokens, heads, plan.head_size_v}, {v[0], v[1], v[2]}, k_bytes);
+    const auto add = [&](uint32_t role, uint32_t scale_role, uint32_t size, int64_t row, uint64_t at) {
+      const int64_t token = head_major ? row : heads * row, head = head_major ? tokens * row : row;
+      builder.plane(role, format.dtype, {tokens, heads, size / format.packed}, {token, head, element}, at);
+      if (format.beside)
+        builder.plane(scale_role, ANYATTN_DTYPE_FLOAT32, {tokens, heads}, {token, head}, at + format.code_bytes(size));
+    };
+    add(ANYATTN_PLANE_K, ANYATTN_PLANE_K_SCALE, plan.head_size, k_row, 0);
+    add(ANYATTN_PLANE_V, ANYATTN_PLANE_V_SCALE, plan.head_size_v, v_row, k_bytes);
     accept(builder.get());
   };
   give("HND", true);
@@ -64,29 +86,57 @@ void plain_specs(const Plan& plan, const SpecSink& accept) {
 }
 
 void latent_specs(const Plan& plan, const SpecSink& accept) {
-  const int64_t element = dtype_bytes(plan.kv_dtype), row = plan.head_size * element;
-  SpecBuilder builder("latent", plan.block_size, rounded(static_cast<uint64_t>(plan.block_size * row)), kAlignment);
-  builder.plane(ANYATTN_PLANE_LATENT, plan.kv_dtype, {plan.block_size, plan.head_size}, {row, element}, 0);
+  const bool records = plan.format->rows == kRowsRecord;
+  const int64_t element = dtype_bytes(plan.format->dtype), row = records ? kRecordBytes : plan.head_size * element;
+  SpecBuilder builder(records ? "records" : "latent", plan.block_size, rounded(static_cast<uint64_t>(plan.block_size * row)),
+                      kAlignment);
+  if (records) {
+    builder.plane(ANYATTN_PLANE_LATENT_C, plan.format->dtype, {plan.block_size, plan.kv_lora_rank}, {row, 1}, 0);
+    builder.plane(ANYATTN_PLANE_LATENT_SCALE, ANYATTN_DTYPE_FLOAT32, {plan.block_size, kRecordScales}, {row, 4},
+                  kRecordScalesAt);
+    builder.plane(ANYATTN_PLANE_LATENT_PE, ANYATTN_DTYPE_BFLOAT16, {plan.block_size, plan.rope}, {row, 2}, kRecordRopeAt);
+  } else {
+    builder.plane(ANYATTN_PLANE_LATENT, plan.format->dtype, {plan.block_size, plan.head_size}, {row, element}, 0);
+  }
   accept(builder.get());
 }
 
 CacheLayout plain_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
   CacheLayout layout = layout_of(plan, spec);
-  const auto read = [&](uint32_t role, const char* name, int64_t size) {
+  const CacheFormat& format = *plan.format;
+  const auto read = [&](uint32_t role, uint32_t scale_role, const char* name, uint32_t size) {
     const anyattn_plane plane = find_plane(*spec, role);
-    check_plane(plane, name, plan, {plan.block_size, plan.num_kv_heads, size});
-    return PlaneLayout{plane.byte_offset, plane.strides[1], plane.strides[2]};
+    const PlaneLayout rows = read_plane(plane, name, format.dtype, {plan.block_size, plan.num_kv_heads, size / format.packed});
+    check_dense(plane, name);
+    if (!format.beside) return rows;
+    const anyattn_plane scale = find_plane(*spec, scale_role);
+    const std::string scale_name = std::string(name) + " scale";
+    read_plane(scale, scale_name.c_str(), ANYATTN_DTYPE_FLOAT32, {plan.block_size, plan.num_kv_heads});
+    check_beside(rows, format.code_bytes(size), scale, scale_name.c_str());
+    return rows;
   };
-  layout.k = read(ANYATTN_PLANE_K, "K", plan.head_size);
-  layout.v = read(ANYATTN_PLANE_V, "V", plan.head_size_v);
+  layout.k = read(ANYATTN_PLANE_K, ANYATTN_PLANE_K_SCALE, "K", plan.head_size);
+  layout.v = read(ANYATTN_PLANE_V, ANYATTN_PLANE_V_SCALE, "V", plan.head_size_v);
   return layout;
 }
 
 CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
   CacheLayout layout = layout_of(plan, spec);
-  const anyattn_plane plane = find_plane(*spec, ANYATTN_PLANE_LATENT);
-  check_plane(plane, "latent", plan, {plan.block_size, plan.head_size});
-  layout.k = layout.v = PlaneLayout{plane.byte_offset, plane.strides[1], 0};
+  const auto read = [&](uint32_t role, const char* name, uint32_t dtype, int64_t size) {
+    const anyattn_plane plane = find_plane(*spec, role);
+    const PlaneLayout rows = read_plane(plane, name, dtype, {plan.block_size, size});
+    check_dense(plane, name);
+    return std::pair(rows, plane);
+  };
+  if (plan.format->rows != kRowsRecord) {
+    layout.k = layout.v = read(ANYATTN_PLANE_LATENT, "latent", plan.format->dtype, plan.head_size).first;
+    return layout;
+  }
+  layout.k = layout.v = read(ANYATTN_PLANE_LATENT_C, "latent codes", plan.format->dtype, plan.kv_lora_rank).first;
+  check_beside(layout.k, kRecordScalesAt,
+               read(ANYATTN_PLANE_LATENT_SCALE, "latent scale", ANYATTN_DTYPE_FLOAT32, kRecordScales).second, "latent scale");
+  check_beside(layout.k, kRecordRopeAt, read(ANYATTN_PLANE_LATENT_PE, "latent rope", ANYATTN_DTYPE_BFLOAT16, plan.rope).second,
+               "latent rope");
   return layout;
 }
 
@@ -115,19 +165,32 @@ void store_rows(const Host& host, const Plan& plan, const CacheLayout& layout, c
                   " blocks of ", block_size);
   }
   auto* base = static_cast<char*>(cache.base);
-  const uint32_t element = dtype_bytes(plan.kv_dtype);
+  const CacheFormat& format = *plan.format;
+  const int64_t element = dtype_bytes(format.dtype);
+  const int64_t scale_stride = plan.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) ? 1 : 0;
+  const auto store = plan.kernels->store_row[format.rows];
   host.parallel_for(static_cast<uint64_t>(count), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (auto t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); ++t) {
       const int64_t slot = slots(t);
       if (slot < 0) continue;
       char* block = base + static_cast<uint64_t>(slot / block_size) * cache.block_stride_bytes;
+      const auto row_of = [&](const StoredRows& tensor) {
+        return block + tensor.plane.byte_offset + slot % block_size * tensor.plane.token_bytes;
+      };
+      const auto given = [t](const StoredRows& tensor, int64_t head) {
+        return reinterpret_cast<const char*>(tensor.rows.at(t, head));
+      };
+      if (format.rows == kRowsRecord) {
+        plan.kernels->store_record(row_of(tensors[0]), given(tensors[0], 0), given(tensors[1], 0), plan.q_kind);
+        continue;
+      }
       for (const StoredRows& tensor : tensors) {
-        char* to =
-            block + tensor.plane.byte_offset + slot % block_size * tensor.plane.token_bytes + size_t{tensor.column} * element;
-        const auto size = static_cast<uint64_t>(tensor.rows.shape[2]);
-        for (int64_t head = 0; head < tensor.rows.shape[1]; ++head)
-          plan.kernels->convert(to + head * tensor.plane.head_bytes, plan.kv_kind,
-                                reinterpret_cast<const char*>(tensor.rows.at(t, head)), plan.q_kind, size);
+        char* to = row_of(tensor) + tensor.column * element;
+        const auto size = static_cast<uint32_t>(tensor.rows.shape[2]);
+        for (int64_t head = 0; head < tensor.rows.shape[1]; ++head) {
+          const float scale = tensor.scales ? tensor.scales[head * scale_stride] : 1.f;
+          store(to + head * tensor.plane.head_bytes, given(tensor, head), plan.q_kind, size, scale);
+        }
       }
     }
   });

@@ -43,6 +43,7 @@ anyattn_cache checked_cache(const CacheLayout& layout, const anyattn_cache* cach
 struct StoredRows {
   RawView<3> rows;  // [tokens, heads, size]
   PlaneLayout plane;
+  const float* scales = nullptr;  // of the call: one, or one a head; null: 1
   uint32_t column = 0;
 };
 

@@ -62,8 +62,9 @@ void set_lse(Call& call, const Plan& plan, const anyattn_tensor& lse, uint32_t l
   call.unit.lse_factor = lse_base == ANYATTN_LSE_BASE2 ? 1.44269504088896341f : 1.f;
 }
 
-void set_paged(Call& call, const CacheLayout& layout, const anyattn_cache& cache) {
+void set_paged(Call& call, const Plan& plan, const CacheLayout& layout, const anyattn_cache& cache) {
   KeySource& keys = call.unit.keys;
+  call.unit.load_row = plan.load_row();
   const char* base = static_cast<const char*>(cache.base);
   keys.k = base + layout.k.byte_offset;
   keys.v = base + layout.v.byte_offset;
@@ -74,6 +75,18 @@ void set_paged(Call& call, const CacheLayout& layout, const anyattn_cache& cache
   keys.block_size = layout.block_size;
   call.k_head_bytes = layout.k.head_bytes;
   call.v_head_bytes = layout.v.head_bytes;
+}
+
+const float* call_scale(const anyattn_tensor& tensor, const char* name, const Plan& plan) {
+  if (!plan.scaled()) return nullptr;
+  const int64_t count = plan.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) ? plan.num_kv_heads : 1;
+  return TensorView<const float, 1>(tensor, {.name = name, .shape = {count}}).data();
+}
+
+void set_scales(Call& call, const Plan& plan, const anyattn_tensor& k_scale, const anyattn_tensor* v_scale) {
+  call.k_scales = call_scale(k_scale, "k_scale", plan);
+  call.v_scales = v_scale ? call_scale(*v_scale, "v_scale", plan) : call.k_scales;
+  call.scale_stride = plan.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) ? 1 : 0;
 }
 
 void set_ragged(Call& call, const RawView<3>& k, const RawView<3>& v) {

@@ -9,7 +9,18 @@ namespace anyattn::cpu {
 
 enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kElementKinds = 3 };
 // How rows of a cache are stored; the kernels read each through a struct of loads (keys-inl.h).
-enum RowFormat : uint32_t { kRowsF32 = 0, kRowsF16 = 1, kRowsBF16 = 2, kRowFormats = 3 };
+enum RowFormat : uint32_t {
+  kRowsF32 = 0,
+  kRowsF16 = 1,
+  kRowsBF16 = 2,
+  kRowsE4M3 = 3,        // one scale for all rows, or a head
+  kRowsE5M2 = 4,        // likewise
+  kRowsInt8Scaled = 5,  // codes, then a float32 scale
+  kRowsE4M3Scaled = 6,  // likewise
+  kRowsInt4Scaled = 7,  // two codes a byte, then a float32 scale with the zero point in its low four bits; rotated
+  kRowsRecord = 8,      // MLA: 512 E4M3, four float32 scales of 128 of them, 64 bfloat16
+  kRowFormats = 9
+};
 enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
 
 constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
@@ -56,6 +67,8 @@ struct Unit {
   uint32_t heads;
   uint32_t head_size_v;
 
+  // Where the keys' format has no kernel of its own: turns one row of `size` elements into float32. Null: the kernel reads rows.
+  void (*load_row)(const char* row, uint32_t size, float* to);
   KeySource keys;
   int32_t key_begin;
   int32_t key_end;
@@ -90,7 +103,7 @@ static constexpr uint64_t part_floats(uint32_t rows, uint32_t head_size_v) {
   return static_cast<uint64_t>(padded(rows, kRowStep)) * (padded_row(head_size_v) + 2);
 }
 
-// Scratch of a unit: query, scores, accumulators, per-row numbers, packed K and V; the larger of the two kernels' needs.
+// Scratch of a unit: query, scores, accumulators, per-row numbers, packed K and V, K rows turned into float32; the larger of the two kernels' needs.
 static constexpr uint64_t tile_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
   const uint64_t r = padded(rows, 16);
   const uint64_t d = padded_row(head_size);
@@ -101,7 +114,7 @@ static constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, 
   const uint64_t r = padded(rows, kRowStep);
   const uint64_t d = padded_row(head_size);
   const uint64_t dv = padded_row(head_size_v);
-  const uint64_t vectors = 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (d + dv + 3));
+  const uint64_t vectors = 4 * (r * (d + kTileKeys + dv + 16) + kTileKeys * (2 * d + dv + 3));
   const uint64_t tiles = tile_scratch_bytes(rows, head_size, head_size_v);
   return vectors > tiles ? vectors : tiles;
 }
@@ -130,6 +143,11 @@ struct Kernels {
   void (*combine)(const Unit* unit, const float* parts, uint64_t stride, uint32_t count);
   void (*merge_row)(const MergeRow* row);
   void (*convert)(char* to, ElementKind to_kind, const char* from, ElementKind from_kind, uint64_t count);
+  // Rows of a cache: from an engine's elements, divided by `scale` where the format has none of its own; and to float32,
+  // where the caller multiplies by that scale. Records go through store_record.
+  void (*store_row[kRowFormats])(char* row, const char* from, ElementKind kind, uint32_t size, float scale);
+  void (*load_row[kRowFormats])(const char* row, uint32_t size, float* to);
+  void (*store_record)(char* row, const char* latent, const char* rope, ElementKind kind);
 };
 
 extern const Kernels kKernelsPortable;

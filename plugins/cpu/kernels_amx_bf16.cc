@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for one instruction set; CMakeLists.txt names its flags.
 #include "attention_tiles-inl.h"
+#include "formats-inl.h"
 #include "rows-inl.h"
 
 namespace anyattn::cpu {
 
 const Kernels kKernelsAmxBf16 = {
-    "amx_bf16", &kKernelsAvx512Bf16, {}, {nullptr, nullptr, &attend_tiles<BF16Rows>}, &combine, &merge_row, &convert,
+    "amx_bf16",        &kKernelsAvx512Bf16, {},       {nullptr, nullptr, &attend_tiles<BF16Rows>},
+    &combine,          &merge_row,          &convert, ANYATTN_STORE_ROWS,
+    ANYATTN_LOAD_ROWS, &store_record,
 };
 
 }  // namespace anyattn::cpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for one instruction set; CMakeLists.txt names its flags.
 #include "attention-inl.h"
+#include "formats-inl.h"
 #include "rows-inl.h"
 
 namespace anyattn::cpu {
@@ -13,6 +14,9 @@ const Kernels kKernelsX86V2 = {
     &combine,
     &merge_row,
     &convert,
+    ANYATTN_STORE_ROWS,
+    ANYATTN_LOAD_ROWS,
+    &store_record,
 };
 
 }  // namespace anyattn::cpu

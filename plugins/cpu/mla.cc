@@ -55,9 +55,11 @@ void CpuMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
   const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const float* scale = call_scale(args.k_scale, "k_scale", plan_);
   const StoredRows rows[2] = {
-      {with_head(view<2>(args.kv_c, {"kv_c", plan_.q_dtype, {tokens, plan_.kv_lora_rank}, true})), layout_.k},
-      {with_head(view<2>(args.k_pe, {"k_pe", plan_.q_dtype, {tokens, plan_.rope}, true})), layout_.k, plan_.kv_lora_rank}};
+      {with_head(view<2>(args.kv_c, {"kv_c", plan_.q_dtype, {tokens, plan_.kv_lora_rank}, true})), layout_.k, scale},
+      {with_head(view<2>(args.k_pe, {"k_pe", plan_.q_dtype, {tokens, plan_.rope}, true})), layout_.k, scale,
+       plan_.kv_lora_rank}};
   store_rows(host_, plan_, layout_, cache, rows, slots);
 }
 
@@ -71,7 +73,8 @@ void CpuMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& args)
   set_query(call, 1, view<3>(args.q_pe, {"q_pe", plan_.q_dtype, {tokens, plan_.num_q_heads, plan_.rope}, true}));
   set_out(call, plan_, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.kv_lora_rank}, true}));
   set_lse(call, plan_, args.lse, args.lse_base, tokens);
-  set_paged(call, layout_, checked_cache(layout_, args.cache));
+  set_paged(call, plan_, layout_, checked_cache(layout_, args.cache));
+  set_scales(call, plan_, args.k_scale, nullptr);
   run_worklist(host_, plan_, metadata, call);
 }
 
@@ -98,7 +101,7 @@ void CpuMla::context_gather(const Metadata& metadata, const anyattn_context_chun
   const auto kv_c = view<2>(args.kv_c, {"kv_c", plan_.q_dtype, {rows, plan_.kv_lora_rank}, true});
   const auto k_pe = view<2>(args.k_pe, {"k_pe", plan_.q_dtype, {rows, plan_.rope}, true});
   const char* base = static_cast<const char*>(cache.base) + layout_.k.byte_offset;
-  const size_t rope_at = size_t{plan_.kv_lora_rank} * dtype_bytes(plan_.kv_dtype);
+  const float* scale = call_scale(args.k_scale, "k_scale", plan_);
   std::atomic<int64_t> bad_request{-1};
   host_.parallel_for(static_cast<uint64_t>(rows), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     const int32_t* starts = chunk.row_start_loc;
@@ -113,8 +116,16 @@ void CpuMla::context_gather(const Metadata& metadata, const anyattn_context_chun
       }
       const char* from = base + static_cast<uint64_t>(block) * cache.block_stride_bytes +
                          position % layout_.block_size * layout_.k.token_bytes;
-      plan_.kernels->convert(reinterpret_cast<char*>(kv_c.at(row)), plan_.q_kind, from, plan_.kv_kind, plan_.kv_lora_rank);
-      plan_.kernels->convert(reinterpret_cast<char*>(k_pe.at(row)), plan_.q_kind, from + rope_at, plan_.kv_kind, plan_.rope);
+      float values[kMaxHeadSize];
+      plan_.kernels->load_row[plan_.format->rows](from, plan_.head_size, values);
+      if (scale)
+        for (uint32_t i = 0; i < plan_.head_size; ++i) values[i] *= *scale;
+      const auto give = [&](std::byte* to, uint32_t first, uint32_t count) {
+        plan_.kernels->convert(reinterpret_cast<char*>(to), plan_.q_kind, reinterpret_cast<const char*>(values + first), kF32,
+                               count);
+      };
+      give(kv_c.at(row), 0, plan_.kv_lora_rank);
+      give(k_pe.at(row), plan_.kv_lora_rank, plan_.rope);
     }
   });
   if (const int64_t r = bad_request.load(); r >= 0)

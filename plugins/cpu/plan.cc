@@ -17,11 +17,11 @@ constexpr uint64_t bit(uint32_t feature) { return uint64_t{1} << feature; }
 constexpr uint64_t kCommonFeatures = bit(ANYATTN_FEATURE_NON_CAUSAL) | bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
                                      bit(ANYATTN_FEATURE_CP_DECODE) | bit(ANYATTN_FEATURE_LSE) |
                                      bit(ANYATTN_FEATURE_BATCH_INVARIANT) | bit(ANYATTN_FEATURE_KV_TRANSFER) |
-                                     bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA);
-constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
-                                    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) |
-                                    bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
-                                    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL);
+                                     bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA) | bit(ANYATTN_FEATURE_KV_SCALES);
+constexpr uint64_t kPlainFeatures =
+    kCommonFeatures | bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
+    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) | bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) |
+    bit(ANYATTN_FEATURE_SINKS) | bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL);
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 
@@ -51,6 +51,7 @@ void check_features(const anyattn_problem& problem, uint64_t allowed, Reasons& r
       reasons.add(ANYATTN_REASON_COMBINATION, feature_name(a), text("with ", feature_name(b)), "one of the two");
   };
   exclude(ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL);
+  exclude(ANYATTN_FEATURE_KV_SCALES, ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
   exclude(ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT);
   exclude(ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SYMMETRIC);
   exclude(ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC);
@@ -103,11 +104,47 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   if (problem.key_source != ANYATTN_KEYS_PAGED && problem.key_source != ANYATTN_KEYS_RAGGED)
     reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", text(problem.key_source), "paged, ragged");
   plan.ragged = problem.key_source == ANYATTN_KEYS_RAGGED;
-  plan.kv_dtype = plan.ragged ? problem.q_dtype : dtype_of_float_name(problem.kv_cache_dtype ? problem.kv_cache_dtype : "");
-  if (!plan.ragged && plan.kv_dtype == ANYATTN_DTYPE_NONE)
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)",
-                kFloats);
   plan.block_size = plan.ragged ? 0 : problem.block_size ? problem.block_size : kPreferredBlockSize;
+}
+
+// Powers of two that the rotation of 4-bit rows is for.
+bool is_rotatable(uint32_t size) { return size >= 16 && size <= 512 && (size & (size - 1)) == 0; }
+
+void check_format(const anyattn_problem& problem, Family family, Reasons& reasons, Plan& plan) {
+  const bool latent = family == Family::kMla;
+  const char* name = problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
+  plan.format = plan.ragged ? &float_format(problem.q_dtype) : find_format(name, latent);
+  if (!plan.format) {
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, format_names(latent));
+    return;
+  }
+  if (plan.ragged) {
+    if (plan.scaled()) reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", "with ragged keys", "with paged keys");
+    return;
+  }
+  if (plan.scaled() && !plan.format->scaled_by_call())
+    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", text("with ", name), "without",
+                "the rows of this format have scales of their own");
+  if (plan.format->rows == kRowsInt4Scaled) {
+    const auto check = [&](const char* field, uint32_t size) {
+      if (!is_rotatable(size))
+        reasons.add(ANYATTN_REASON_HEAD_SIZE, field, text(size, " with ", name),
+                    text("powers of two from 16 to 512 with ", name),
+                    "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others");
+    };
+    check("head_size", problem.head_size);
+    check("head_size_v", problem.head_size_v);
+  }
+  if (plan.format->rows == kRowsRecord) {
+    if (problem.kv_lora_rank != 512)
+      reasons.add(ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", text(problem.kv_lora_rank, " with ", name), text("512 with ", name));
+    if (problem.qk_rope_head_dim != 64)
+      reasons.add(ANYATTN_REASON_MLA_SIZE, "qk_rope_head_dim", text(problem.qk_rope_head_dim, " with ", name),
+                  text("64 with ", name));
+    if (problem.q_dtype == ANYATTN_DTYPE_FLOAT32)
+      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", text(name, " with q_dtype float32"),
+                  text(name, " with q_dtype float16, bfloat16"));
+  }
 }
 
 void check_plain_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
@@ -165,7 +202,7 @@ ElementKind element_kind(uint32_t dtype) {
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
-AttendFn Plan::attend_rows(RowFormat rows) const {
+AttendFn Plan::own_kernel(RowFormat rows) const {
   for (const Kernels* set = kernels; set; set = set->base) {
     if (q_kind == kBF16 && set->attend_bf16[rows]) return set->attend_bf16[rows];
     if (set->attend[rows]) return set->attend[rows];
@@ -173,13 +210,17 @@ AttendFn Plan::attend_rows(RowFormat rows) const {
   return nullptr;
 }
 
-RowFormat row_format(ElementKind kind) { return kind == kF16 ? kRowsF16 : kind == kBF16 ? kRowsBF16 : kRowsF32; }
+AttendFn Plan::attend_rows(RowFormat rows) const {
+  const AttendFn own = own_kernel(rows);
+  return own ? own : own_kernel(kRowsF32);  // with load_row()
+}
 
 bool choose_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                  Reasons& reasons, Plan& plan) {
   check_host(host, facts, reasons, plan);
   check_features(problem, family == Family::kMla ? kCommonFeatures : kPlainFeatures, reasons, plan);
   check_dtypes(problem, reasons, plan);
+  check_format(problem, family, reasons, plan);
   check_parameters(problem, reasons, plan);
   check_heads(problem, reasons, plan);
   if (family == Family::kMla)
@@ -191,7 +232,6 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   if (reasons.count() != 0) return false;
   plan.q_kind = element_kind(plan.q_dtype);
   plan.out_kind = element_kind(plan.out_dtype);
-  plan.kv_kind = element_kind(plan.kv_dtype);
   cut_rows(host, plan);
   return true;
 }

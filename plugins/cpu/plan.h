@@ -7,11 +7,10 @@
 
 #include "anyattn/host.hpp"
 #include "anyattn/problem.hpp"
+#include "formats.h"
 #include "kernel.h"
 
 namespace anyattn::cpu {
-
-RowFormat row_format(ElementKind kind);
 
 enum class Family { kPlain, kMla };
 
@@ -31,8 +30,9 @@ struct Plan {
   uint32_t mha_head_size = 0;    // MLA: nope + rope
   uint32_t mha_head_size_v = 0;  // MLA: v_head_dim
   uint32_t block_size = 0;
-  uint32_t q_dtype = 0, out_dtype = 0, kv_dtype = 0;  // ANYATTN_DTYPE_*
-  ElementKind q_kind = kF32, out_kind = kF32, kv_kind = kF32;
+  uint32_t q_dtype = 0, out_dtype = 0;  // ANYATTN_DTYPE_*
+  const CacheFormat* format = nullptr;  // of the cache; of q where keys are ragged
+  ElementKind q_kind = kF32, out_kind = kF32;
   int32_t window_left = -1, window_right = -1;
   float soft_cap = 0;
   AlibiKind alibi = kAlibiNone;
@@ -46,9 +46,13 @@ struct Plan {
   uint32_t num_workers = 1;
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
-  AttendFn attend() const { return attend_rows(row_format(kv_kind)); }     // over the cache, or ragged keys
-  AttendFn attend_mha() const { return attend_rows(row_format(q_kind)); }  // keys in the query's dtype
+  AttendFn attend() const { return attend_rows(format->rows); }                    // over the cache, or ragged keys
+  AttendFn attend_mha() const { return attend_rows(float_format(q_dtype).rows); }  // keys in the query's dtype
   AttendFn attend_rows(RowFormat rows) const;
+  AttendFn own_kernel(RowFormat rows) const;  // null where no set has one for these rows
+  // Unit::load_row of attend(): null where the instruction set has a kernel for the cache's rows.
+  decltype(Unit::load_row) load_row() const { return own_kernel(format->rows) ? nullptr : kernels->load_row[format->rows]; }
+  bool scaled() const { return has(ANYATTN_FEATURE_KV_SCALES) || has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD); }
   uint32_t unit_rows() const { return unit_heads * unit_tokens; }
 };
 

@@ -112,6 +112,8 @@ void run_worklist(const Host& host, const Plan& plan, const Worklist& work, cons
     unit.first_position = work.position(item.req, item.first_token);
     unit.keys.k += kv_head * call.k_head_bytes;
     unit.keys.v += kv_head * call.v_head_bytes;
+    if (call.k_scales) unit.softmax_scale *= call.k_scales[kv_head * call.scale_stride];
+    if (call.v_scales) unit.value_scale = call.v_scales[kv_head * call.scale_stride];
     if (plan.ragged) {
       unit.keys.k += batch.key_start_loc[item.req] * unit.keys.k_token_bytes;
       unit.keys.v += batch.key_start_loc[item.req] * unit.keys.v_token_bytes;

@@ -30,6 +30,9 @@ struct Call {
   AttendFn attend = nullptr;
   int64_t k_head_bytes = 0;  // from one kv head to the next
   int64_t v_head_bytes = 0;
+  const float* k_scales = nullptr;  // of the call, null: 1; likewise v_scales
+  const float* v_scales = nullptr;
+  int64_t scale_stride = 0;  // from one kv head to the next; 0: one for all
   void* scratch = nullptr;
 };
 

@@ -33,7 +33,8 @@ struct Workspace : RowState {
     v_tile = at, at += static_cast<size_t>(out_stride) * kTileKeys;
     distances = at, at += kTileKeys;
     k_scales = at, at += kTileKeys;
-    v_scales = at;
+    v_scales = at, at += kTileKeys;
+    k_rows = at;
   }
   uint32_t head_size, q_stride;
   float* q;          // [R, D] f32, or bf16 in the first half of each row
@@ -45,6 +46,7 @@ struct Workspace : RowState {
   float* distances;  // [kTileKeys] key position - first position of the unit, with ALiBi
   float* k_scales;   // [kTileKeys] of the keys, where the row format has them; likewise v_scales
   float* v_scales;
+  float* k_rows;  // [kTileKeys, D] with Unit::load_row; V rows then stand in v_tile
 };
 
 inline void start_rows(const Unit& u, const Workspace& w) {

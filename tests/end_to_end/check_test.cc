@@ -64,7 +64,7 @@ TEST_CASE("check_refuses_what_the_kit_has_not") {
       {{"--case", "paged float99 q=4"}, 2, "float99"},
       {{"--device", "cuda:0"}, 1, "cuda:0"},
       {{"--provider", "/nonexistent.so"}, 2, "--provider"},
-      {{"--kv-cache-dtype", "fp8_e4m3"}, 2, "fp8_e4m3"},
+      {{"--kv-cache-dtype", "nvfp4"}, 2, "nvfp4"},
       {{"--backend", "CPU_ATTN"}, 2, "unknown option '--backend'"},
   };
   for (const auto& row : rows) {

@@ -74,6 +74,21 @@ TEST_CASE("generate_keeps_text_and_figures_on_standard_output_without_json") {
   CHECK(contains(result.out, "12 tokens by CPU_ATTN of org.anyattn.cpu"));
 }
 
+TEST_CASE("generate_tells_a_story_over_caches_of_one_byte") {
+  const auto shared = anyattn::testing::shared_dir();
+  if (!shared) return;
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  for (const char* format : {"int8_per_token_head", "fp8_per_token_head", "fp8_e4m3"}) {
+    CAPTURE(format);
+    const Result result = cli(generate(*shared, config, {"--kv-cache-dtype", format}));
+    CHECK(result.code == 0);
+    const json report = result.json();
+    CHECK(report.at("kv_cache_dtype") == format);
+    CHECK(report.at("text").get<std::string>().rfind("Once upon a time", 0) == 0);
+  }
+}
+
 TEST_CASE("generate_refuses_what_it_cannot_do") {
   const auto shared = anyattn::testing::shared_dir();
   if (!shared) return;
@@ -85,7 +100,7 @@ TEST_CASE("generate_refuses_what_it_cannot_do") {
   const Result must = cli(generate(*shared, config, {"--backend", "CPU_MLA"}));
   CHECK(must.code == 1);
   CHECK(contains(must.err, "CPU_MLA"));
-  const Result format = cli(generate(*shared, config, {"--kv-cache-dtype", "fp8_e4m3"}));
+  const Result format = cli(generate(*shared, config, {"--kv-cache-dtype", "int4_per_token_head"}));
   CHECK(format.code == 1);
-  CHECK(contains(format.err, "fp8_e4m3"));
+  CHECK(contains(format.err, "head_size 8 with int4_per_token_head"));
 }

@@ -70,6 +70,23 @@ TEST_CASE("run_reads_a_trace_file_and_keeps_its_table_beside_a_json_file") {
   CHECK(value.at("checked_rows_cached_prefix") > 0);
 }
 
+TEST_CASE("run_recomputes_rows_over_caches_of_every_format") {
+  TempDir dir;
+  const std::string config = dir.write("c.yaml", cpu_config());
+  for (const char* format :
+       {"bfloat16", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head"}) {
+    CAPTURE(format);
+    const Result result = run(config, {"--model", "tiny/full", "--trace", "builtin:chat", "--requests", "2", "--max-prompt",
+                                       "120", "--layers", "1", "--dtype", "bfloat16", "--kv-cache-dtype", format, "--json"});
+    CAPTURE(result.err);
+    REQUIRE(result.code == 0);
+    const json report = result.json();
+    CHECK(report["backends"][0].at("kv_cache_dtype") == format);
+    CHECK(report.at("worst_error_over_bound") > 0);
+    CHECK(report.at("worst_error_over_bound") <= 1);
+  }
+}
+
 TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {
   TempDir dir;
   const std::string config = dir.write("c.yaml", cpu_config());
@@ -88,7 +105,7 @@ TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {
       {{"--model", "tiny/none", "--trace", "builtin:chat"}, 2, "tiny/none"},
       {{"--model", "tiny/full", "--trace", "builtin:chat", "--max-prompt", "1"}, 2, "--max-prompt 1 leaves no request"},
       {{"--model", "tiny/full", "--trace", "builtin:chat", "--token-budget", "8"}, 2, "--token-budget 8 with 64 requests"},
-      {{"--model", "tiny/full", "--trace", "builtin:chat", "--kv-cache-dtype", "fp8_e4m3"}, 1, "fp8_e4m3"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--kv-cache-dtype", "nvfp4"}, 1, "nvfp4"},
       {{"--model", "tiny/full", "--trace", "builtin:chat", "--requests", "2", "--blocks", "1"}, 1, "give it a larger budget"},
   };
   for (const MistakeCase& c : cases) {

@@ -19,12 +19,10 @@ using conformance::KeyReader;
 using conformance::Reference;
 using conformance::RowRules;
 
-uint32_t cache_dtype_of(const std::string& name) {
-  for (const uint32_t dtype : {ANYATTN_DTYPE_FLOAT32, ANYATTN_DTYPE_FLOAT16, ANYATTN_DTYPE_BFLOAT16}) {
-    if (name == conformance::dtype_name(dtype)) return dtype;
-  }
-  throw Failure(kExitUsage,
-                fmt::format("--kv-cache-dtype {}: run recomputes rows over float32, float16 and bfloat16 caches only", name));
+const conformance::CacheFormat& cache_format_of(const std::string& name, bool latent) {
+  if (const conformance::CacheFormat* format = conformance::find_cache_format(name)) return *format;
+  throw Failure(kExitUsage, fmt::format("--kv-cache-dtype {}: run recomputes rows over caches it can read: {}", name,
+                                        fmt::join(conformance::cache_format_names(latent), ", ")));
 }
 
 }  // namespace
@@ -45,7 +43,7 @@ LayerKind::LayerKind(const KindSpec& spec, const LayerOptions& options, Group gr
       options_(options),
       group_(std::move(group)),
       info_(group_.info()),
-      cache_dtype_(cache_dtype_of(info_.kv_cache_dtype)) {}
+      cache_format_(cache_format_of(info_.kv_cache_dtype, info_.is_mla != 0)) {}
 
 std::string LayerKind::backends() const {
   const std::string prefill = info_.backend;
@@ -92,14 +90,13 @@ void LayerKind::draw_rows(const StepBatch& batch, uint32_t first_token, uint32_t
 }
 
 void LayerKind::redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t count,
-                           bool stored, float* out) const {
+                           const Stored* stored, float* out) const {
   draw_uniform(row_key(what, layer, token_id, position), amplitude, count, out);
-  const auto round_to = [&](uint32_t type) {
-    if (type == ANYATTN_DTYPE_FLOAT32) return;
-    for (size_t i = 0; i < count; ++i) out[i] = conformance::rounded(type, out[i]);
-  };
-  round_to(dtype());
-  if (stored && cache_dtype_ != dtype()) round_to(cache_dtype_);
+  if (dtype() != ANYATTN_DTYPE_FLOAT32)
+    for (size_t i = 0; i < count; ++i) out[i] = conformance::rounded(dtype(), out[i]);
+  if (!stored || (cache_format_.coding == conformance::Coding::kFloat && cache_format_.dtype == dtype())) return;
+  for (size_t i = 0; i < count; i += stored->size)
+    conformance::through_cache(cache_format_, stored->kind, {out + i, stored->size}, 1.0f, stored->kv_lora_rank);
 }
 
 void store_values(uint32_t dtype, const float* from, size_t count, void* to) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "anyattn/conformance/cache_format.h"
 #include "anyattn/conformance/reference.h"
 #include "anyattn/kv_pool.h"
 #include "serving/device_buffer.h"
@@ -90,13 +91,18 @@ class LayerKind {
   // Draws one row of `count` values of `dtype` for each token, into `buffer`, and uploads it.
   void draw_rows(const StepBatch& batch, uint32_t first_token, uint32_t num_tokens, uint64_t what, uint32_t layer,
                  float amplitude, size_t count, const DeviceBuffer& buffer) const;
-  // The same row as float32, rounded to the query's dtype and, where `stored`, to the cache's as well.
+  // The same row as float32, rounded to the query's dtype and, where `stored` is given, as a reader of the cache gets it.
+  struct Stored {
+    conformance::RowKind kind;
+    size_t size;           // of the pieces that the cache stores on their own: a head's
+    int kv_lora_rank = 0;  // values of the piece that are latent
+  };
   void redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t count,
-                  bool stored, float* out) const;
+                  const Stored* stored, float* out) const;
   uint32_t pool_group() const { return pool_group_; }
   uint32_t dtype() const { return spec_.problem.q_dtype; }
   size_t dtype_bytes() const { return conformance::dtype_bytes(dtype()); }
-  size_t cache_value_bytes() const { return conformance::dtype_bytes(cache_dtype_); }
+  const conformance::CacheFormat& cache_format() const { return cache_format_; }
 
   const KindSpec& spec_;
   LayerOptions options_;
@@ -105,7 +111,7 @@ class LayerKind {
   std::vector<anyattn_cache> caches_;  // [layers]
 
  private:
-  uint32_t cache_dtype_;
+  const conformance::CacheFormat& cache_format_;
   uint32_t pool_group_ = 0;
 };
 

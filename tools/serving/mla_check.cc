@@ -23,8 +23,10 @@ RowCheck MlaLayers::check(const StepBatch& batch, uint32_t layer, uint32_t token
 void MlaLayers::redraw_latent(const StepRow& row, uint32_t layer, uint32_t position, bool stored, float* kv_c,
                               float* k_pe) const {
   const int32_t token_id = row.request->content.token_id(position);
-  if (kv_c) redraw_row(kLatentRow, layer, token_id, position, 1, rank_, stored, kv_c);
-  if (k_pe) redraw_row(kRopeRow, layer, token_id, position, 1, rope_, stored, k_pe);
+  const Stored latent{conformance::RowKind::kLatent, rank_, static_cast<int>(rank_)};
+  const Stored rope{conformance::RowKind::kLatent, rope_};  // no value of it is latent
+  if (kv_c) redraw_row(kLatentRow, layer, token_id, position, 1, rank_, stored ? &latent : nullptr, kv_c);
+  if (k_pe) redraw_row(kRopeRow, layer, token_id, position, 1, rope_, stored ? &rope : nullptr, k_pe);
 }
 
 RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_t token) {
@@ -59,6 +61,10 @@ conformance::KeyReader MlaLayers::expanded_keys(const StepRow& row, uint32_t lay
     std::vector<float> latent(rank_), padded(rank_ + std::max(nope_, width_v_)), rope(rope_);
     redraw_latent(row, layer, first_position + static_cast<uint32_t>(key), stored, latent.data(),
                   values ? nullptr : rope.data());
+    if (stored) {  // context_gather gives rows in the query's dtype
+      for (float& value : latent) value = conformance::rounded(dtype(), value);
+      for (float& value : rope) value = conformance::rounded(dtype(), value);
+    }
     const uint32_t width = values ? width_v_ : nope_ + rope_;
     (values ? layers_[layer].values : layers_[layer].keys).expand(latent.data(), padded.data(), into, width);
     for (uint32_t h = 0; h < heads_ && !values; ++h) std::copy(rope.begin(), rope.end(), into + h * width + nope_);

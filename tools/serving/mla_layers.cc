@@ -246,7 +246,9 @@ void MlaLayers::load_row(const DeviceBuffer& buffer, size_t row, size_t count, f
 Work MlaLayers::work(const StepRow& row) const {
   double visible = 0;
   for (uint32_t p = row.start; p < row.start + row.count; ++p) visible += p + 1.0;
-  const double context_bytes = (row.start + 2.0 * row.count) * (rank_ + rope_) * static_cast<double>(cache_value_bytes());
+  const size_t row_bytes =
+      conformance::stored_row_bytes(cache_format(), static_cast<int>(rank_ + rope_), static_cast<int>(rank_));
+  const double context_bytes = (row.start + 2.0 * row.count) * static_cast<double>(row_bytes);
   const auto value_bytes = static_cast<double>(dtype_bytes());
   if (row.is_decode()) {
     return {2.0 * heads_ * (2.0 * rank_ + rope_) * visible,

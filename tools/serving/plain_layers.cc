@@ -108,19 +108,21 @@ RowCheck PlainLayers::check(const StepBatch& batch, uint32_t layer, uint32_t tok
   if (spec_.has(ANYATTN_FEATURE_ALIBI_SQRT)) rules.alibi = conformance::Alibi::kSqrt;
   if (slopes_.bytes() > 0) rules.alibi_slopes = {slopes_.host<float>(), problem.num_q_heads};
   if (sinks_.bytes() > 0) rules.sinks = {sinks_.host<float>(), problem.num_q_heads};
-  const auto redraw = [&](uint64_t what, size_t count) {
-    return [this, &row, what, layer, count](int64_t key, float* into) {
+  const auto redraw = [&](uint64_t what, size_t count, Stored stored) {
+    return [this, &row, what, layer, count, stored](int64_t key, float* into) {
       const auto p = static_cast<uint32_t>(key);
-      redraw_row(what, layer, row.request->content.token_id(p), p, 1, count, true, into);
+      redraw_row(what, layer, row.request->content.token_id(p), p, 1, count, &stored, into);
     };
   };
+  const conformance::KeyReader keys{redraw(kKey, k_row_, {conformance::RowKind::kK, problem.head_size}),
+                                    redraw(kValue, v_row_, {conformance::RowKind::kV, problem.head_size_v})};
   const conformance::HeadShape shape{static_cast<int>(problem.num_q_heads), static_cast<int>(problem.num_kv_heads),
                                      static_cast<int>(problem.head_size), static_cast<int>(problem.head_size_v)};
   std::vector<float> q(q_row_);
   const char* stored_q = q_.host() + token * q_row_ * dtype_bytes();
   load_values(dtype(), stored_q, q_row_, q.data());
-  const conformance::Reference reference = reference_row(*place().runtime, shape, rules, position, row.start + row.count,
-                                                         q.data(), {redraw(kKey, k_row_), redraw(kValue, v_row_)}, dtype());
+  const conformance::Reference reference =
+      reference_row(*place().runtime, shape, rules, position, row.start + row.count, q.data(), keys, dtype());
   const size_t out_bytes = out_row_ * conformance::dtype_bytes(problem.out_dtype);
   out_.download(token * out_bytes, out_bytes);
   return judge_row(reference, out_.host() + token * out_bytes, problem.out_dtype,
@@ -135,7 +137,10 @@ Work PlainLayers::work(const StepRow& row) const {
   // Every key that some row of the step sees is read once; new keys are written, queries read, outputs written.
   const double oldest = static_cast<double>(row.start + 1 - spec_.visible_keys(row.start));
   const double keys = row.start + row.count - oldest;
-  const double key_bytes = problem.num_kv_heads * widths * static_cast<double>(cache_value_bytes());
+  const auto bytes_of = [this](uint32_t size) {
+    return static_cast<double>(conformance::stored_row_bytes(cache_format(), static_cast<int>(size)));
+  };
+  const double key_bytes = problem.num_kv_heads * (bytes_of(problem.head_size) + bytes_of(problem.head_size_v));
   const double row_bytes = problem.num_q_heads * widths * static_cast<double>(dtype_bytes());
   return {2 * problem.num_q_heads * widths * visible, (keys + row.count) * key_bytes + row.count * row_bytes};
 }

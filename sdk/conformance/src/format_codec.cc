@@ -79,6 +79,9 @@ float largest_magnitude(std::span<const float> row) {
   return most;
 }
 
+// As the formats say it: trunc(x + 0.5) or trunc(x - 0.5) in float32, so that halves go away from zero.
+float whole(float x) { return std::trunc(x + std::copysign(0.5f, x)); }
+
 std::vector<StoredPiece> encode_row8(const CacheFormat& format, RowKind kind, std::span<const float> row) {
   const bool integers = format.dtype == ANYATTN_DTYPE_INT8;
   const float most = integers ? 127.0f : 448.0f;
@@ -90,8 +93,7 @@ std::vector<StoredPiece> encode_row8(const CacheFormat& format, RowKind kind, st
   if (!integers) return {float8s(role_of(kind), format.dtype, row, scale), scales(scale_role_of(kind), {scale})};
   StoredPiece codes{role_of(kind), format.dtype, {}};
   for (const float value : row) {
-    const float rounded = std::round(value / scale);  // half away from zero
-    codes.bytes.push_back(byte_of(static_cast<int>(std::clamp(rounded, -128.0f, 127.0f))));
+    codes.bytes.push_back(byte_of(static_cast<int>(std::clamp(whole(value / scale), -128.0f, 127.0f))));
   }
   return {codes, scales(scale_role_of(kind), {scale})};
 }
@@ -103,9 +105,9 @@ std::vector<StoredPiece> encode_row4(const CacheFormat& format, RowKind kind, st
   if (!all_finite(turned)) return {codes, scales(scale_role_of(kind), {std::bit_cast<float>(0x7fc00000u)})};
   const auto [low, high] = std::minmax_element(turned.begin(), turned.end());
   const float scale = std::max((*high - *low) / 15.0f, 1e-6f);
-  const float zero = std::clamp(std::round(-*low / scale), 0.0f, 15.0f);
+  const float zero = std::clamp(whole(-*low / scale), 0.0f, 15.0f);
   for (size_t i = 0; i < turned.size(); ++i) {
-    const auto code = static_cast<int>(std::clamp(std::round(turned[i] / scale + zero), 0.0f, 15.0f));
+    const auto code = static_cast<int>(std::clamp(whole(turned[i] / scale + zero), 0.0f, 15.0f));
     codes.bytes[i / 2] |= byte_of(i % 2 == 0 ? code : code << 4);
   }
   const uint32_t word = (std::bit_cast<uint32_t>(scale) & ~15u) | static_cast<uint32_t>(zero);
@@ -282,6 +284,13 @@ void decode_row(const CacheFormat& format, std::span<const StoredPiece> pieces, 
       return;
     }
   }
+}
+
+size_t stored_row_bytes(const CacheFormat& format, int size, int kv_lora_rank) {
+  const std::vector<float> zeros(static_cast<size_t>(size));
+  size_t bytes = 0;
+  for (const StoredPiece& piece : encode_row(format, RowKind::kK, zeros, 1.0f, kv_lora_rank)) bytes += piece.bytes.size();
+  return bytes;
 }
 
 void through_cache(const CacheFormat& format, RowKind kind, std::span<float> row, float scale, int kv_lora_rank) {

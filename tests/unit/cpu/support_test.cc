@@ -67,8 +67,6 @@ TEST_CASE("supports_names_each_feature_that_is_not_done") {
   for (const auto& [feature, name] : {std::pair{ANYATTN_FEATURE_SPARSE_TOPK, "sparse_topk"},
                                       {ANYATTN_FEATURE_CHUNKED_LOCAL, "chunked_local"},
                                       {ANYATTN_FEATURE_QUANTISED_QUERY, "quantised_query"},
-                                      {ANYATTN_FEATURE_KV_SCALES, "kv_scales"},
-                                      {ANYATTN_FEATURE_KV_SCALES_PER_HEAD, "kv_scales_per_head"},
                                       {ANYATTN_FEATURE_OUT_SCALE, "out_scale"},
                                       {ANYATTN_FEATURE_OUT_BLOCK_SCALES, "out_block_scales"}}) {
     const uint32_t bit = feature;
@@ -104,8 +102,7 @@ TEST_CASE("supports_flips_on_every_field_that_matters") {
   refused(ANYATTN_REASON_HEADS, "num_kv_heads", [](P& p, F&) { p.num_kv_heads = 0; });
   refused(ANYATTN_REASON_DTYPE, "q_dtype", [](P& p, F&) { p.q_dtype = ANYATTN_DTYPE_INT8; });
   refused(ANYATTN_REASON_DTYPE, "out_dtype", [](P& p, F&) { p.out_dtype = ANYATTN_DTYPE_FLOAT8_E4M3FN; });
-  for (const char* name :
-       {"fp8", "fp8_e4m3", "fp8_e5m2", "int8_per_token_head", "int4_per_token_head", "fp8_ds_mla", "nvfp4", "auto", ""})
+  for (const char* name : {"fp8_e4m3fn", "fp8_ds_mla", "int8", "int4", "nvfp4", "turboquant_4bit_nc", "FP8", "auto", ""})
     refused(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", [name](P& p, F&) { p.kv_cache_dtype = name; });
   refused(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", [](P& p, F&) { p.kv_cache_dtype = nullptr; });
   refused(ANYATTN_REASON_KEY_SOURCE, "key_source", [](P& p, F&) { p.key_source = 2; });
@@ -129,7 +126,7 @@ TEST_CASE("supports_gives_all_reasons_at_once_and_impl_create_repeats_them") {
   const auto change = [](anyattn_problem& p, uint64_t& f) {
     p.head_size = 7;
     p.q_dtype = ANYATTN_DTYPE_INT8;
-    p.kv_cache_dtype = "fp8";
+    p.kv_cache_dtype = "nvfp4";
     f = uint64_t{1} << ANYATTN_FEATURE_SPARSE_TOPK;
   };
   CHECK(ask_attn(change).reasons.reasons.size() == 4);
@@ -144,7 +141,37 @@ TEST_CASE("supports_gives_all_reasons_at_once_and_impl_create_repeats_them") {
   CHECK(host.backend("CPU_ATTN").impl_create(host.get(), &cpu_device(), &problem, nullptr, &impl, text.get()) ==
         ANYATTN_UNSUPPORTED);
   CHECK(std::string(text.text).find("head_size=7 (allowed: multiples of 8 up to 576)") != std::string::npos);
-  CHECK(std::string(text.text).find("kv_cache_dtype=fp8 (allowed: float32, float16, bfloat16)") != std::string::npos);
+  CHECK(std::string(text.text).find("kv_cache_dtype=nvfp4 (allowed: float32, float16, bfloat16, fp8, fp8_e4m3, fp8_e5m2, "
+                                    "int8_per_token_head, fp8_per_token_head, int4_per_token_head)") != std::string::npos);
+}
+
+TEST_CASE("supports_names_head_size_and_format_where_four_bits_cannot_be_rotated") {
+  for (const uint32_t size : {8u, 80u, 96u, 112u, 120u}) {
+    CAPTURE(size);
+    const auto wide = ask_attn([size](anyattn_problem& p, uint64_t&) {
+      p.kv_cache_dtype = "int4_per_token_head";
+      p.head_size = p.head_size_v = size;
+    });
+    CHECK(wide.names(ANYATTN_REASON_HEAD_SIZE, "head_size"));
+    CHECK(wide.names(ANYATTN_REASON_HEAD_SIZE, "head_size_v"));
+    CHECK(wide.reasons.reasons.at(0).wanted == std::to_string(size) + " with int4_per_token_head");
+  }
+  for (const uint32_t size : {16u, 64u, 128u, 256u, 512u})
+    CHECK(ask_attn([size](anyattn_problem& p, uint64_t&) {
+            p.kv_cache_dtype = "int4_per_token_head";
+            p.head_size = p.head_size_v = size;
+          }).reasons.reasons.empty());
+}
+
+TEST_CASE("supports_keeps_scales_of_the_call_from_rows_that_have_their_own") {
+  for (const char* name : {"int8_per_token_head", "fp8_per_token_head", "int4_per_token_head"})
+    for (const uint32_t feature : {ANYATTN_FEATURE_KV_SCALES, ANYATTN_FEATURE_KV_SCALES_PER_HEAD})
+      CHECK(ask_attn([&](anyattn_problem& p, uint64_t& f) {
+              p.kv_cache_dtype = name, p.head_size = p.head_size_v = 64, f = uint64_t{1} << feature;
+            }).names(ANYATTN_REASON_COMBINATION, "kv_scales"));
+  CHECK(ask_attn([](anyattn_problem&, uint64_t& f) {
+          f = (uint64_t{1} << ANYATTN_FEATURE_KV_SCALES) | (uint64_t{1} << ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+        }).names(ANYATTN_REASON_COMBINATION, "kv_scales"));
 }
 
 TEST_CASE("supports_prefers_a_block_size_and_takes_any") {

@@ -52,6 +52,9 @@ void decode_row(const CacheFormat& format, std::span<const StoredPiece> pieces, 
 // encode_row and decode_row: what a reader gets of `row`.
 void through_cache(const CacheFormat& format, RowKind kind, std::span<float> row, float scale, int kv_lora_rank = 0);
 
+// Bytes of a row of `size` values with its scales.
+size_t stored_row_bytes(const CacheFormat& format, int size, int kv_lora_rank = 0);
+
 // Float8: ANYATTN_DTYPE_FLOAT8_E4M3FN or _E5M2.
 uint8_t float8_of(uint32_t dtype, float value);
 float float_of_float8(uint32_t dtype, uint8_t bits);
