@@ -324,7 +324,9 @@ struct TileAttention {
     const auto weight = [&](int i) {
       __m512 p = exp2(_mm512_fmsub_ps(_mm512_load_ps(w.scores + i * 16), scale, base));
       sum[i % 2] = _mm512_add_ps(sum[i % 2], p);
-      if (Rows::kScaled) p = _mm512_mul_ps(p, per_key(w.v_scales, i * kKeys));
+      // A weight of 0 meets the scale of a row that holds a NaN: it stays 0.
+      const __mmask16 weighs = Rows::kScaled ? _mm512_cmp_ps_mask(p, _mm512_setzero_ps(), _CMP_NEQ_UQ) : __mmask16{0};
+      if (Rows::kScaled) p = _mm512_maskz_mul_ps(weighs, p, per_key(w.v_scales, i * kKeys));
       const __m512i bits = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(p), half), high);
       __m512 whole = _mm512_castsi512_ps(bits);
       if (split) {
@@ -332,7 +334,7 @@ struct TileAttention {
         _mm512_store_ps(w.scores + i * 16, rest);
         whole = p;
       }
-      if (Rows::kScaled) whole = _mm512_div_ps(whole, per_key(w.v_scales, i * kKeys));
+      if (Rows::kScaled) whole = _mm512_maskz_div_ps(weighs, whole, per_key(w.v_scales, i * kKeys));
       rounded[i % 2] = _mm512_add_ps(rounded[i % 2], whole);
       return bits;
     };

@@ -208,14 +208,27 @@ void load_plain(const char* row, uint32_t size, float* to) {
   });
 }
 
+// A query row in the keys' rotation, in its own dtype.
+void rotate_row(char* to, const char* from, ElementKind kind, uint32_t size) {
+  float y[kMaxRotated];
+  each_vector(from, kind, size,
+              [&](uint32_t i, int n, Vec value) { store_n(reinterpret_cast<char*>(y + i), value, n, F32{}); });
+  rotate(y, size);
+  with_kind(kind, [&](auto target) {
+    constexpr size_t kBytes = decltype(target)::kBytes;
+    for (uint32_t i = 0; i < size; i += kLanes) store_n(to + i * kBytes, load(y + i), kLanes, target);
+  });
+}
+
 // In the order of RowFormat.
 #define ANYATTN_STORE_ROWS                                        \
   {&store_plain<kF32>,  &store_plain<kF16>,  &store_plain<kBF16>, \
    &store_float8<E4M3>, &store_float8<E5M2>, &store_int8_scaled,  \
-   &store_e4m3_scaled,  &store_int4_scaled,  nullptr}
-#define ANYATTN_LOAD_ROWS                                                                            \
-  {&load_plain<kF32>, &load_plain<kF16>, &load_plain<kBF16>, &load_float8<E4M3>, &load_float8<E5M2>, \
-   &load_int8_scaled, &load_e4m3_scaled, &load_int4_scaled,  &load_record}
+   &store_e4m3_scaled,  &store_int4_scaled,  nullptr,             \
+   &store_int4_scaled,  &store_int4_scaled}
+#define ANYATTN_LOAD_ROWS                                                                                               \
+  {&load_plain<kF32>, &load_plain<kF16>, &load_plain<kBF16>, &load_float8<E4M3>, &load_float8<E5M2>, &load_int8_scaled, \
+   &load_e4m3_scaled, &load_int4_scaled, &load_record,       &load_int4_scaled,  &load_int4_scaled}
 
 }  // namespace
 }  // namespace anyattn::cpu

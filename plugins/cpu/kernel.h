@@ -19,7 +19,9 @@ enum RowFormat : uint32_t {
   kRowsE4M3Scaled = 6,  // likewise
   kRowsInt4Scaled = 7,  // two codes a byte, then a float32 scale with the zero point in its low four bits; rotated
   kRowsRecord = 8,      // MLA: 512 E4M3, four float32 scales of 128 of them, 64 bfloat16
-  kRowFormats = 9
+  kRowsInt4Of64 = 9,    // 4-bit rows of 64 and 128 values whose query and output are rotated instead: Unit::rotated
+  kRowsInt4Of128 = 10,
+  kRowFormats = 11
 };
 enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
 
@@ -69,6 +71,7 @@ struct Unit {
 
   // Where the keys' format has no kernel of its own: turns one row of `size` elements into float32. Null: the kernel reads rows.
   void (*load_row)(const char* row, uint32_t size, float* to);
+  bool rotated;  // keys and values are, and so is q: the output is turned back
   KeySource keys;
   int32_t key_begin;
   int32_t key_end;
@@ -148,6 +151,7 @@ struct Kernels {
   void (*store_row[kRowFormats])(char* row, const char* from, ElementKind kind, uint32_t size, float scale);
   void (*load_row[kRowFormats])(const char* row, uint32_t size, float* to);
   void (*store_record)(char* row, const char* latent, const char* rope, ElementKind kind);
+  void (*rotate_row)(char* to, const char* from, ElementKind kind, uint32_t size);
 };
 
 extern const Kernels kKernelsPortable;

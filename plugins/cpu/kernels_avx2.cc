@@ -17,6 +17,7 @@ const Kernels kKernelsAvx2 = {
     ANYATTN_STORE_ROWS,
     ANYATTN_LOAD_ROWS,
     &store_record,
+    &rotate_row,
 };
 
 }  // namespace anyattn::cpu

@@ -2,6 +2,7 @@
 // The kernels for one instruction set; CMakeLists.txt names its flags.
 #include "attention-inl.h"
 #include "formats-inl.h"
+#include "quantised-inl.h"
 #include "rows-inl.h"
 
 namespace anyattn::cpu {
@@ -10,13 +11,17 @@ const Kernels kKernelsAvx512Bf16 = {
     "avx512_bf16",
     nullptr,
     {&attend<F32Rows, WideDot<F32Rows>>, &attend<F16Rows, WideDot<F16Rows>>, &attend<BF16Rows, WideDot<BF16Rows>>},
-    {nullptr, nullptr, &attend<BF16Rows, PairDot<BF16Rows>>},
+    {nullptr, nullptr, &attend<BF16Rows, PairDot<BF16Rows>>, &attend<E4M3Rows, PairDot<E4M3Rows>>,
+     &attend<E5M2Rows, PairDot<E5M2Rows>>, &attend<Int8Rows, PairDot<Int8Rows>>,
+     &attend<E4M3ScaledRows, PairDot<E4M3ScaledRows>>, nullptr, nullptr, &attend<Int4Rows<64>, PairDot<Int4Rows<64>>>,
+     &attend<Int4Rows<128>, PairDot<Int4Rows<128>>>},
     &combine,
     &merge_row,
     &convert,
     ANYATTN_STORE_ROWS,
     ANYATTN_LOAD_ROWS,
     &store_record,
+    &rotate_row,
 };
 
 }  // namespace anyattn::cpu

@@ -232,6 +232,12 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   if (reasons.count() != 0) return false;
   plan.q_kind = element_kind(plan.q_dtype);
   plan.out_kind = element_kind(plan.out_dtype);
+  plan.kernel_rows = plan.format->rows;
+  if (plan.kernel_rows == kRowsInt4Scaled && plan.head_size == plan.head_size_v) {
+    const RowFormat rotated = plan.head_size == 64 ? kRowsInt4Of64 : plan.head_size == 128 ? kRowsInt4Of128 : kRowsInt4Scaled;
+    plan.rotated = rotated != kRowsInt4Scaled && plan.own_kernel(rotated);
+    if (plan.rotated) plan.kernel_rows = rotated;
+  }
   cut_rows(host, plan);
   return true;
 }

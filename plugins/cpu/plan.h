@@ -31,6 +31,8 @@ struct Plan {
   uint32_t mha_head_size_v = 0;  // MLA: v_head_dim
   uint32_t block_size = 0;
   uint32_t q_dtype = 0, out_dtype = 0;  // ANYATTN_DTYPE_*
+  RowFormat kernel_rows = kRowsF32;     // that the kernels see
+  bool rotated = false;                 // they see rotated rows: so must q be, and the output is turned back
   const CacheFormat* format = nullptr;  // of the cache; of q where keys are ragged
   ElementKind q_kind = kF32, out_kind = kF32;
   int32_t window_left = -1, window_right = -1;
@@ -46,12 +48,12 @@ struct Plan {
   uint32_t num_workers = 1;
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
-  AttendFn attend() const { return attend_rows(format->rows); }                    // over the cache, or ragged keys
+  AttendFn attend() const { return attend_rows(kernel_rows); }                     // over the cache, or ragged keys
   AttendFn attend_mha() const { return attend_rows(float_format(q_dtype).rows); }  // keys in the query's dtype
   AttendFn attend_rows(RowFormat rows) const;
   AttendFn own_kernel(RowFormat rows) const;  // null where no set has one for these rows
   // Unit::load_row of attend(): null where the instruction set has a kernel for the cache's rows.
-  decltype(Unit::load_row) load_row() const { return own_kernel(format->rows) ? nullptr : kernels->load_row[format->rows]; }
+  decltype(Unit::load_row) load_row() const { return own_kernel(kernel_rows) ? nullptr : kernels->load_row[kernel_rows]; }
   bool scaled() const { return has(ANYATTN_FEATURE_KV_SCALES) || has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD); }
   uint32_t unit_rows() const { return unit_heads * unit_tokens; }
 };

@@ -17,6 +17,7 @@ struct Shared {
   alignas(64) std::atomic<int64_t> bad_request;  // -1: none
 };
 
+// A worker's area begins with the visible keys and, with rotated rows, the unit's query in their rotation.
 // [Shared | splits left of each item | parts | one area a worker]
 struct Areas {
   explicit Areas(const ScratchShape& shape)
@@ -25,9 +26,10 @@ struct Areas {
         parts(left + aligned(uint64_t{shape.max_parts} * sizeof(std::atomic<uint32_t>))),
         workers(parts + aligned(shape.max_parts * part_floats * sizeof(float))),
         visible_bytes(aligned(uint64_t{shape.tokens} * 2 * sizeof(int32_t))),
-        worker_bytes(visible_bytes + aligned(unit_scratch_bytes(shape.rows, shape.head_size, shape.head_size_v))),
+        query_bytes(shape.rotated ? aligned(uint64_t{shape.rows} * shape.head_size * sizeof(float)) : 0),
+        worker_bytes(visible_bytes + query_bytes + aligned(unit_scratch_bytes(shape.rows, shape.head_size, shape.head_size_v))),
         bytes(workers + worker_bytes * shape.num_workers) {}
-  uint64_t part_floats, left, parts, workers, visible_bytes, worker_bytes, bytes;
+  uint64_t part_floats, left, parts, workers, visible_bytes, query_bytes, worker_bytes, bytes;
 };
 
 // f(index, area of the worker) for every index below count; whoever is free takes the next one.
@@ -57,6 +59,20 @@ void move_to(Unit& unit, int64_t row, int64_t head) {
   if (unit.sinks) unit.sinks += head;
 }
 
+// The unit's query in the rotation of its keys, which multiplies scores by the head size.
+void rotate_query(const Plan& plan, Unit& unit, char* to) {
+  const int64_t row_bytes = int64_t{unit.q_size[0]} * (unit.q_kind == kF32 ? 4 : 2);
+  for (uint32_t row = 0; row < unit.tokens * unit.heads; ++row) {
+    const char* from = unit.q[0] + row / unit.heads * unit.q_token_bytes[0] + row % unit.heads * unit.q_head_bytes[0];
+    plan.kernels->rotate_row(to + row * row_bytes, from, unit.q_kind, unit.q_size[0]);
+  }
+  unit.q[0] = to;
+  unit.q_token_bytes[0] = row_bytes * unit.heads;
+  unit.q_head_bytes[0] = row_bytes;
+  unit.softmax_scale /= static_cast<float>(unit.q_size[0]);
+  unit.rotated = true;
+}
+
 // Rows past the last request: 0 and -inf, sinks or not.
 void clear_rows(const Call& call, const Plan& plan, int64_t begin, int64_t end) {
   const size_t row_bytes = size_t{call.unit.head_size_v} * (call.unit.out_kind == kF32 ? 4 : 2);
@@ -73,11 +89,11 @@ void clear_rows(const Call& call, const Plan& plan, int64_t begin, int64_t end) 
 }  // namespace
 
 ScratchShape scratch_shape(const Plan& plan) {
-  return {plan.unit_rows(), plan.unit_tokens, plan.head_size, plan.head_size_v, plan.max_parts, plan.num_workers};
+  return {plan.unit_rows(), plan.unit_tokens, plan.head_size, plan.head_size_v, plan.max_parts, plan.num_workers, plan.rotated};
 }
 
 ScratchShape mha_scratch_shape(const Plan& plan) {
-  return {kBlockRows, kBlockRows, plan.mha_head_size, plan.mha_head_size_v, 0, plan.num_workers};
+  return {kBlockRows, kBlockRows, plan.mha_head_size, plan.mha_head_size_v, 0, plan.num_workers, false};
 }
 
 uint64_t scratch_bytes(const ScratchShape& shape) { return Areas(shape).bytes; }
@@ -126,7 +142,8 @@ void run_worklist(const Host& host, const Plan& plan, const Worklist& work, cons
       writable(unit.visible_begin)[t] = static_cast<int32_t>(seen.begin);
       writable(unit.visible_end)[t] = static_cast<int32_t>(seen.end);
     }
-    unit.scratch = area + areas.visible_bytes;
+    unit.scratch = area + areas.visible_bytes + areas.query_bytes;
+    if (plan.rotated) rotate_query(plan, unit, area + areas.visible_bytes);
     float* parts = nullptr;
     if (item.num_splits > 1) {
       parts = reinterpret_cast<float*>(scratch + areas.parts) +

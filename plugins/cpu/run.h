@@ -18,6 +18,7 @@ struct ScratchShape {
   uint32_t head_size_v;
   uint32_t max_parts;
   uint32_t num_workers;
+  bool rotated;  // q is turned in scratch
 };
 
 ScratchShape scratch_shape(const Plan& plan);      // of forward and forward_mqa

@@ -2,7 +2,7 @@
 // A unit's scratch, the start and the end of its rows, and the joining of splits. Compiled once per instruction set behind
 // simd-inl.h; included by the attention kernels.
 #pragma once
-#include "simd-inl.h"
+#include "rotate-inl.h"
 
 namespace anyattn::cpu {
 namespace {
@@ -60,7 +60,8 @@ inline void start_rows(const Unit& u, const Workspace& w) {
 }
 
 // Writes one row: divides by the sum; no key and no sink give 0 and -inf.
-inline void finish_row(const Unit& u, uint32_t row, const float* out, float row_max, float row_sum) {
+inline void finish_row(const Unit& u, uint32_t row, float* out, float row_max, float row_sum) {
+  if (u.rotated) rotate_back(out, u.head_size_v);
   const uint32_t token = row / u.heads, head = row % u.heads;
   char* to = u.out + token * u.out_token_bytes + head * u.out_head_bytes;
   const float factor = row_sum > 0.f ? u.value_scale / row_sum : row_sum == 0.f ? 0.f : row_sum;
