@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler.h"
+
+#include <cstdio>
+#include <vector>
+
+#include "code_cache.h"
+#include "library.h"
+#include "portable_source.h"
+#include ANYATTN_PORTABLE_RUNTIME
+
+namespace anyattn::portable {
+namespace {
+
+const Library& compiler() {
+  static const Library library(vendor::kCompilerLibraries);
+  return library;
+}
+
+std::string name(const char* function) { return std::string(vendor::kCompilerPrefix) + function; }
+
+// Every field in the order of shared.h.
+std::string words_of(const Config& c) {
+  char cap[40];
+  std::snprintf(cap, sizeof cap, "%af", static_cast<double>(c.soft_cap));
+  return text(c.kind, ",", c.out_kind, ",", c.head_size, ",", c.head_size_v, ",", c.q_split, ",", c.latent, ",", c.group, ",",
+              c.num_kv_heads, ",", c.block_size, ",", c.causality, ",", c.window_left, ",", c.window_right, ",", c.alibi, ",",
+              c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave, ",", cap);
+}
+std::string words_of(const Tile& t) {
+  return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.stages, ",", t.heads,
+              ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query, ",", t.slots, ",", t.min_tiles);
+}
+
+std::string compile(const std::string& program, const std::string& architecture) {
+  const Library& library = compiler();
+  if (!library)
+    throw Error(ANYATTN_UNSUPPORTED, "no run-time compiler (", library.why(),
+                "); install one, or take the machine code along in ", "the folder that the option cache names");
+  using Program = void*;
+  const auto create =
+      library.get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(name("CreateProgram"));
+  const auto build = library.get<int(Program, int, const char* const*)>(name("CompileProgram"));
+  const auto log_size = library.get<int(Program, size_t*)>(name("GetProgramLogSize"));
+  const auto log_text = library.get<int(Program, char*)>(name("GetProgramLog"));
+  const auto code_size = library.get<int(Program, size_t*)>(vendor::kCodeSize);
+  const auto code_bytes = library.get<int(Program, char*)>(vendor::kCode);
+  const auto destroy = library.get<int(Program*)>(name("DestroyProgram"));
+
+  Program handle = nullptr;
+  constexpr int kFiles = static_cast<int>(std::size(kSourceNames));
+  if (create(&handle, program.c_str(), "portable", kFiles, kSourceTexts, kSourceNames) != 0)
+    throw Error(ANYATTN_INTERNAL, "the run-time compiler takes no program");
+  std::vector<const char*> options(std::begin(vendor::kOptions), std::end(vendor::kOptions));
+  options.push_back(architecture.c_str());
+  const int status = build(handle, static_cast<int>(options.size()), options.data());
+  size_t size = 0;
+  std::string result;
+  if (status == 0) {
+    code_size(handle, &size);
+    result.resize(size);
+    code_bytes(handle, result.data());
+  } else {
+    log_size(handle, &size);
+    result.resize(size);
+    log_text(handle, result.data());
+  }
+  destroy(&handle);
+  if (status != 0)
+    throw Error(ANYATTN_UNSUPPORTED, "the run-time compiler refuses the kernels (", status, "): ", result.c_str());
+  return result;
+}
+
+}  // namespace
+
+uint32_t compiler_version() {
+  static const uint32_t version = [] {
+    const auto ask = reinterpret_cast<int (*)(int*, int*)>(compiler().find(name("Version")));
+    int major = 0, minor = 0;
+    return ask && ask(&major, &minor) == 0 ? static_cast<uint32_t>(1000 * major + 10 * minor) : uint32_t{0};
+  }();
+  return version;
+}
+
+std::string program_text(const Specialisation& spec, int lane) {
+  return text("#define AA_MIN_BLOCKS ", spec.min_blocks[lane], "\n#define AA_LANE ", lane, "\n#define AA_DIRECT ", spec.direct,
+              "\n#include \"types.h\"\n#include \"shared.h\"\nnamespace anyattn::portable {\nconstexpr Config cfg{",
+              words_of(spec.cfg), "};\nconstexpr Tile tile{", words_of(spec.lanes[lane]),
+              "};\n#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n",
+              "#include \"entries.inl\"\n}\n");
+}
+
+std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lane) {
+  const std::string program = program_text(spec, lane), architecture = vendor::architecture_option(facts);
+  std::string key = text(vendor::kName, " ", architecture, " compiler ", compiler_version(), "\n", program);
+  for (const char* file : kSourceTexts) key += file;
+  const CodeCache cache(host.option("cache", "auto"));
+  std::string code = cache.find(key);
+  if (!code.empty()) return code;
+  code = compile(program, architecture);
+  cache.keep(key, code);
+  return code;
+}
+
+}  // namespace anyattn::portable

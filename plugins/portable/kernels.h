@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels made ready for one specialisation and launched on a stream. One declaration, an implementation a target:
+// kernels_host.cc runs them on the host's threads, kernels_gpu.cc compiles them at run time. Included by plan.cc and attn.cc.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "anyattn/host.hpp"
+#include "anyattn/problem.hpp"
+#include "kernels/shared.h"
+
+namespace anyattn::portable {
+
+inline constexpr int kMaxLanes = 2;
+
+// What is compiled together: the lanes of one configuration. min_blocks: programs that share a multiprocessor.
+struct Specialisation {
+  Config cfg{};
+  int num_lanes = 0;
+  Tile lanes[kMaxLanes] = {};
+  int min_blocks[kMaxLanes] = {1, 1};
+  int direct = 0;  // 1: units follow from the program's number (forward_mha)
+};
+
+// The target: its name in texts, its device kind, whether this machine can run what a problem needs.
+extern const char* const kTarget;
+extern const uint32_t kTargetDevice;
+void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons);
+// Cuts the work: fills the lanes for spec.cfg on this device.
+void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
+// Bytes of scratch beside the parts.
+uint64_t workspace_bytes(const Host& host, const Specialisation& spec);
+
+class Kernels {
+ public:
+  Kernels(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec);
+  ~Kernels();
+  // Compiles, or takes from the disk cache, and loads. Idempotent.
+  void prepare();
+
+  // Hot: each queues one launch.
+  void plan(int lane, const PlanArgs& args, void* stream) const;
+  void attend(int lane, const AttendArgs& args, void* workspace, void* stream) const;
+  void merge_parts(int lane, const AttendArgs& args, void* stream) const;
+  void direct(int lane, const AttendArgs& args, int programs, void* workspace, void* stream) const;
+  void store(const StoreArgs& args, void* stream) const;
+  void gather(const GatherArgs& args, void* stream) const;
+  void merge(const MergeArgs& args, void* stream) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace anyattn::portable

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of a device module: each program of a launch is one block of threads.
+
+#if AA_DIRECT
+extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_direct(const __grid_constant__ AttendArgs a) {
+  extern __shared__ __align__(128) char memory[];
+  attend_direct(a, Tiles{memory}, AA_PROGRAM);
+}
+#else
+extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_attend(const __grid_constant__ AttendArgs a) {
+  extern __shared__ __align__(128) char memory[];
+  attend(a, Tiles{memory}, AA_PROGRAM);
+}
+extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) { merge_parts(a, AA_PROGRAM); }
+extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a, a.lanes[AA_LANE], AA_LANE == 0); }
+extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_rows(a, AA_PROGRAM, AA_PROGRAMS); }
+extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) { gather_rows(a, AA_PROGRAM, AA_PROGRAMS); }
+extern "C" __global__ void portable_merge(const __grid_constant__ MergeArgs a) { merge_rows(a, AA_PROGRAM, AA_PROGRAMS); }
+#endif

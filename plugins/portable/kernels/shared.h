@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host part and the kernels say to each other: the specialisation, the work list, arguments of each kernel.
+// Included by both sides; the kernels' copy is compiled at run time, so nothing of a library is included here.
+#pragma once
+
+#ifndef AA_INT_TYPES
+#include <cstdint>
+#endif
+
+namespace anyattn::portable {
+
+enum Kind : int { kF32 = 0, kF16 = 1, kBF16 = 2 };
+enum Causality : int { kCausal = 0, kNonCausal = 1, kPerRequest = 2 };
+enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymmetric = 3 };
+
+// A kernel is compiled for exactly this. Keys have the query's kind.
+struct Config {
+  int kind;         // of q, k, v and the cache
+  int out_kind;     // of out
+  int head_size;    // of q and k
+  int head_size_v;  // of v and out
+  int q_split;      // q's first part (MLA: the latent one); head_size where q is one tensor
+  int latent;       // 1: v is the first head_size_v entries of k
+  int group;        // query heads a kv head
+  int num_kv_heads;
+  int block_size;  // 0: ragged keys
+  int causality;
+  int window_left, window_right;  // -1: unlimited
+  int alibi;
+  int sinks;      // 1: a logit per head in the denominator
+  int mm_prefix;  // 1: ranges that see each other both ways
+  int invariant;  // 1: a unit is never split
+  int cp_world, cp_rank, cp_interleave;
+  float soft_cap;  // 0: none
+};
+
+// How one program cuts the work. Rows are query tokens x query heads of one kv head.
+struct Tile {
+  int rows;        // of q, 16 * warps_m * m_tiles
+  int keys;        // a step
+  int columns;     // of v, a multiple of 16
+  int warps_m;     // warps side by side over rows
+  int warps_n;     // warps side by side over keys
+  int m_tiles;     // tiles of 16 rows a warp
+  int stages;      // tiles of keys in flight
+  int heads;       // query heads in a unit
+  int tokens;      // query tokens in a unit
+  int head_units;  // units over all heads and column pieces
+  int min_query;   // shortest query this lane takes; 0: all
+  int max_query;   // longest
+  int slots;       // programs of the launch
+  int min_tiles;   // least work of a program
+};
+
+// The batch of metadata_update, kept on the device so that a captured launch finds the newest one.
+struct BatchView {
+  const int32_t* query_start_loc;
+  const int32_t* seq_lens;
+  const int32_t* block_table;
+  const int32_t* key_start_loc;
+  const uint8_t* causal;
+  const int32_t* mm_start;
+  const int32_t* mm_ranges;
+  int64_t table_stride;
+  int32_t num_reqs;
+  int32_t num_tokens;
+};
+
+struct Item {
+  int32_t req, first_token, tokens;
+  int32_t key_begin, key_end;  // local keys that some row sees
+  int32_t tiles;
+  int32_t reserved[2];
+};
+
+// Where a program begins: a unit and a tile in it. It ends where the next one begins.
+struct Place {
+  int32_t item, head, tile, reserved;
+};
+
+// One lane's part of the persistent block.
+struct Lane {
+  Place* places;        // [slots + 1]
+  Item* items;          // [max_items]
+  int64_t* prefix;      // [max_items + 1], tiles before an item
+  int32_t* first_item;  // [max_num_reqs + 1]
+};
+
+struct PlanArgs {
+  BatchView batch;
+  BatchView* kept;
+  Lane lanes[2];
+  int32_t num_lanes;
+};
+
+// A tensor as [token, head, element], strides in bytes.
+struct Rows {
+  char* data;
+  int64_t token_bytes, head_bytes;
+};
+
+struct AttendArgs {
+  const BatchView* kept;  // null: `batch` counts, and units follow from the program's number
+  BatchView batch;
+  Lane lane;
+  float* parts;  // [2 * slots][rows][columns + 2]: running maximum, sum, unscaled output
+  Rows q[2];
+  Rows k, v;  // block 0 or row 0
+  int64_t block_bytes;
+  uint64_t num_blocks;
+  Rows out;
+  float* lse;  // null: not wanted
+  int64_t lse_token_stride, lse_head_stride;
+  const float* sinks;   // [num_q_heads]
+  const float* slopes;  // [num_q_heads]
+  float softmax_scale;
+  float lse_factor;        // 1, or log2(e)
+  int32_t blocks_per_req;  // direct units: blocks of rows each request gets
+  int32_t causal;          // direct units
+};
+
+struct StoreArgs {
+  Rows from[2];            // k and v, or kv_c and k_pe
+  int32_t heads[2];        // rows of each a token
+  int32_t size[2];         // elements of a row
+  int64_t byte_offset[2];  // in the block
+  int64_t token_bytes[2], head_bytes[2];
+  char* base;
+  int64_t block_bytes;
+  uint64_t num_blocks;
+  const int64_t* slots;  // [num_tokens]
+  int32_t num_tokens;
+};
+
+struct GatherArgs {
+  const BatchView* kept;
+  const int32_t* row_start;      // [num_reqs + 1]
+  const int32_t* context_start;  // [num_reqs]
+  Rows to[2];
+  int32_t size[2];
+  char* base;
+  int64_t block_bytes, token_bytes;
+  uint64_t num_blocks;
+  int32_t num_reqs, num_rows;
+};
+
+constexpr int kMaxStates = 16;
+struct StateView {
+  Rows out;
+  const float* lse;
+  int64_t lse_token_stride, lse_head_stride;
+  double factor;  // to the natural logarithm
+};
+struct MergeArgs {
+  StateView states[kMaxStates];
+  int32_t num_states;
+  int32_t part_kind, out_kind;
+  int32_t num_tokens, num_heads, head_size;
+  Rows out;
+  float* lse;
+  int64_t lse_token_stride, lse_head_stride;
+  double lse_factor;
+};
+
+// Bytes of shared memory a program of `attend` needs: q, then the key tiles (later the staged accumulators), then what warps
+// tell each other. Rows are padded to an odd number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
+constexpr int element_bytes(const Config& cfg) { return cfg.kind == kF32 ? 4 : 2; }
+constexpr int padded_to(int n, int step) { return (n + step - 1) / step * step; }
+constexpr int pitch_bytes(int elements, int bytes) { return (padded_to(elements, 16) * bytes / 16 | 1) * 16; }
+constexpr int query_bytes(const Config& cfg, const Tile& tile) {
+  return tile.rows * pitch_bytes(cfg.head_size, element_bytes(cfg));
+}
+constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
+  const int v = cfg.latent ? 0 : pitch_bytes(tile.columns, element_bytes(cfg));
+  return tile.keys * (pitch_bytes(cfg.head_size, element_bytes(cfg)) + v);
+}
+constexpr int body_bytes(const Config& cfg, const Tile& tile) {
+  const int keys = tile.stages * stage_bytes(cfg, tile), staged = tile.warps_n * tile.rows * (tile.columns + 8) * 4;
+  return keys > staged ? keys : staged;
+}
+constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V
+  return cfg.kind == kF32 ? tile.rows * tile.keys * 4 : 0;
+}
+constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
+  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + 2 * tile.warps_n * tile.rows * 4;
+}
+
+}  // namespace anyattn::portable

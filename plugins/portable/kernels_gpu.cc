@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels on a device: loaded by prepare, then one driver call a launch. The caller has made the device current.
+#include <algorithm>
+#include <future>
+
+#include "compiler.h"
+#include "kernels.h"
+#include "library.h"
+#include ANYATTN_PORTABLE_RUNTIME
+
+namespace anyattn::portable {
+namespace {
+
+struct Driver {
+  int (*module_load)(void**, const void*) = nullptr;
+  int (*module_unload)(void*) = nullptr;
+  int (*get_function)(void**, void*, const char*) = nullptr;
+  int (*set_attribute)(void*, int, int) = nullptr;
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
+  void* error_string = nullptr;
+};
+
+// Throws where there is no driver.
+const Driver& driver() {
+  static const Driver table = [] {
+    const Library library(vendor::kDriverLibraries);
+    if (!library)
+      throw Error(ANYATTN_UNSUPPORTED, "no driver (", library.why(), "); install one to use ", vendor::kName, " devices");
+    Driver d;
+    d.module_load = library.get<int(void**, const void*)>(vendor::kModuleLoad);
+    d.module_unload = library.get<int(void*)>(vendor::kModuleUnload);
+    d.get_function = library.get<int(void**, void*, const char*)>(vendor::kGetFunction);
+    if (vendor::kSetAttribute) d.set_attribute = library.get<int(void*, int, int)>(vendor::kSetAttribute);
+    d.launch =
+        library.get<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**)>(
+            vendor::kLaunch);
+    d.error_string = library.find(vendor::kErrorString);
+    return d;
+  }();
+  return table;
+}
+
+void check(int code, const char* what) {
+  if (code != 0) throw Error(ANYATTN_DEVICE_ERROR, what, ": ", vendor::words_of(driver().error_string, code));
+}
+
+constexpr int kPlanThreads = 512, kRowThreads = 128;
+
+struct Module {
+  void* handle = nullptr;
+  void *plan = nullptr, *attend = nullptr, *merge_parts = nullptr, *store = nullptr, *gather = nullptr, *merge = nullptr;
+};
+
+template <class Args>
+void launch(void* function, int programs, int threads, int shared, const Args& args, void* stream, const char* what) {
+  if (!function) throw Error(ANYATTN_INVALID_ARGUMENT, what, " before warmup");
+  void* parameters[] = {const_cast<void*>(static_cast<const void*>(&args))};
+  check(driver().launch(function, static_cast<unsigned>(programs), 1, 1, static_cast<unsigned>(threads), 1, 1,
+                        static_cast<unsigned>(shared), stream, parameters, nullptr),
+        what);
+}
+
+}  // namespace
+
+const char* const kTarget = vendor::kName;
+const uint32_t kTargetDevice = vendor::kDeviceKind;
+
+void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons) {
+  if (!vendor::runs_on(facts))
+    reasons.add(ANYATTN_REASON_DEVICE, "architecture", facts.architecture, text(vendor::kOldest, " or newer"));
+  if (facts.compiler_version == 0 && host.option("cache", "auto") == "off")
+    reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", "none", "a run-time compiler",
+                "install it, or name a folder with machine code in the option cache");
+}
+
+struct Kernels::Impl {
+  Host host;
+  Specialisation spec;
+  anyattn_device_facts facts{};
+  std::string architecture;
+  Module modules[kMaxLanes];
+  bool ready = false;
+};
+
+Kernels::Kernels(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec)
+    : impl_(std::make_unique<Impl>(Impl{host, spec, facts, facts.architecture, {}, false})) {
+  impl_->facts.architecture = impl_->architecture.c_str();
+  impl_->facts.name = "";
+}
+
+Kernels::~Kernels() {
+  for (const Module& module : impl_->modules)
+    if (module.handle) driver().module_unload(module.handle);
+}
+
+void Kernels::prepare() {
+  Impl& impl = *impl_;
+  if (impl.ready) return;
+  driver();
+  std::future<std::string> codes[kMaxLanes];
+  for (int i = 0; i < impl.spec.num_lanes; ++i)
+    codes[i] = std::async(std::launch::async, [&impl, i] { return machine_code(impl.host, impl.facts, impl.spec, i); });
+  for (int i = 0; i < impl.spec.num_lanes; ++i) {
+    const std::string code = codes[i].get();
+    Module& module = impl.modules[i];
+    check(driver().module_load(&module.handle, code.data()), "loading the kernels");
+    const auto find = [&](void** function, const char* symbol) {
+      check(driver().get_function(function, module.handle, symbol), symbol);
+    };
+    find(&module.attend, impl.spec.direct ? "portable_direct" : "portable_attend");
+    const int shared = shared_bytes(impl.spec.cfg, impl.spec.lanes[i]);
+    if (driver().set_attribute)
+      check(driver().set_attribute(module.attend, vendor::kMaxDynamicShared, shared), "shared memory");
+    if (impl.spec.direct) continue;
+    find(&module.plan, "portable_plan");
+    find(&module.merge_parts, "portable_merge_parts");
+    find(&module.store, "portable_store");
+    find(&module.gather, "portable_gather");
+    find(&module.merge, "portable_merge");
+  }
+  impl.ready = true;
+}
+
+void Kernels::plan(int lane, const PlanArgs& args, void* stream) const {
+  launch(impl_->modules[lane].plan, 1, kPlanThreads, 0, args, stream, "metadata_update");
+}
+void Kernels::attend(int lane, const AttendArgs& args, void*, void* stream) const {
+  const Tile& tile = impl_->spec.lanes[lane];
+  launch(impl_->modules[lane].attend, tile.slots, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
+         stream, "forward");
+}
+void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const {
+  launch(impl_->modules[lane].merge_parts, impl_->spec.lanes[lane].slots, kRowThreads, 0, args, stream, "forward");
+}
+void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void* stream) const {
+  const Tile& tile = impl_->spec.lanes[lane];
+  launch(impl_->modules[lane].attend, programs, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
+         stream, "forward_mha");
+}
+void Kernels::store(const StoreArgs& args, void* stream) const {
+  launch(impl_->modules[0].store, args.num_tokens, kRowThreads, 0, args, stream, "kv_cache_update");
+}
+void Kernels::gather(const GatherArgs& args, void* stream) const {
+  launch(impl_->modules[0].gather, args.num_rows, kRowThreads, 0, args, stream, "context_gather");
+}
+void Kernels::merge(const MergeArgs& args, void* stream) const {
+  launch(impl_->modules[0].merge, std::min(args.num_tokens * args.num_heads, 1 << 20), kRowThreads, 0, args, stream,
+         "merge_states");
+}
+
+}  // namespace anyattn::portable

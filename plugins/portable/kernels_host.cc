@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels as ordinary functions on the host's threads: the same text, with the host's words.
+#include "kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "anyattn/dtypes.hpp"
+
+namespace anyattn::portable {
+namespace {
+
+constexpr int kHostRows = 16, kHostKeys = 64, kHostColumns = 256;
+
+#define AA_FN
+#define AA_UNROLL
+class Programs {
+ public:
+  Programs(const Config& config, const Tile& cut)
+      : cfg(config),
+        tile(cut),
+        kElementBytes(element_bytes(config)),
+        kChunk(16 / kElementBytes),
+        kChunksK(padded_to(config.head_size, 16) / kChunk),
+        kChunksV(cut.columns / kChunk) {}
+
+#include "vendor/host.h"
+  Tiles tiles(void* memory) const {
+    return {static_cast<float*>(memory),
+            cfg.kind,
+            padded_to(cfg.head_size, 16),
+            cfg.head_size,
+            cfg.head_size_v,
+            tile.columns,
+            kChunk,
+            cfg.latent};
+  }
+#include "kernels/attend.inl"
+#include "kernels/memory.inl"
+#include "kernels/plan.inl"
+
+ private:
+  const Config& cfg;
+  const Tile& tile;
+  const int kElementBytes, kChunk, kChunksK, kChunksV;
+};
+#undef AA_FN
+#undef AA_UNROLL
+
+uint64_t tile_bytes(const Specialisation& spec) {
+  const auto head = static_cast<uint64_t>(padded_to(spec.cfg.head_size, 16)),
+             columns = static_cast<uint64_t>(spec.lanes[0].columns);
+  const uint64_t floats = (kHostRows + kHostKeys) * head + kHostKeys * columns + 2 * kHostRows + kHostRows * (columns + 8);
+  return (floats * sizeof(float) + 255) / 256 * 256;
+}
+
+}  // namespace
+
+const char* const kTarget = "cpu";
+const uint32_t kTargetDevice = ANYATTN_DEVICE_CPU;
+
+void check_target(const Host&, const anyattn_device_facts&, Reasons&) {}
+
+void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation& spec) {
+  const Config& cfg = spec.cfg;
+  Tile& tile = spec.lanes[0];
+  spec.num_lanes = 1;
+  tile.rows = kHostRows;
+  tile.keys = kHostKeys;
+  tile.columns = std::min(kHostColumns, padded_to(cfg.head_size_v, 16));
+  tile.warps_m = tile.warps_n = tile.m_tiles = tile.stages = 1;
+  tile.heads = std::min(cfg.group, kHostRows);
+  tile.tokens = kHostRows / tile.heads;
+  tile.head_units =
+      cfg.num_kv_heads * ((cfg.group + tile.heads - 1) / tile.heads) * ((cfg.head_size_v + tile.columns - 1) / tile.columns);
+  tile.max_query = std::numeric_limits<int>::max();
+  tile.slots = static_cast<int>(4 * host.num_workers());  // so that a slow thread does not hold up the others
+  tile.min_tiles = 4;                                     // 256 keys: below, joining costs more than it saves
+}
+
+uint64_t workspace_bytes(const Host& host, const Specialisation& spec) { return host.num_workers() * tile_bytes(spec); }
+
+struct Kernels::Impl {
+  Host host;
+  Specialisation spec;
+};
+
+Kernels::Kernels(const Host& host, const anyattn_device_facts&, const Specialisation& spec)
+    : impl_(std::make_unique<Impl>(Impl{host, spec})) {}
+Kernels::~Kernels() = default;
+void Kernels::prepare() {}
+
+void Kernels::plan(int lane, const PlanArgs& args, void*) const {
+  Programs(impl_->spec.cfg, impl_->spec.lanes[lane]).plan(args, args.lanes[lane], lane == 0);
+}
+
+void Kernels::attend(int lane, const AttendArgs& args, void* workspace, void*) const {
+  const Tile& tile = impl_->spec.lanes[lane];
+  const uint64_t bytes = tile_bytes(impl_->spec);
+  impl_->host.parallel_for(static_cast<uint64_t>(tile.slots), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    Programs programs(impl_->spec.cfg, tile);
+    const auto tiles = programs.tiles(static_cast<char*>(workspace) + worker * bytes);
+    for (uint64_t i = begin; i < end; ++i) programs.attend(args, tiles, static_cast<int>(i));
+  });
+}
+
+void Kernels::merge_parts(int lane, const AttendArgs& args, void*) const {
+  const Tile& tile = impl_->spec.lanes[lane];
+  impl_->host.parallel_for(static_cast<uint64_t>(tile.slots), 4, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Programs programs(impl_->spec.cfg, tile);
+    for (uint64_t i = begin; i < end; ++i) programs.merge_parts(args, static_cast<int>(i));
+  });
+}
+
+void Kernels::direct(int lane, const AttendArgs& args, int count, void* workspace, void*) const {
+  const uint64_t bytes = tile_bytes(impl_->spec);
+  impl_->host.parallel_for(static_cast<uint64_t>(count), 1, [&](uint64_t begin, uint64_t end, uint32_t worker) {
+    Programs programs(impl_->spec.cfg, impl_->spec.lanes[lane]);
+    const auto tiles = programs.tiles(static_cast<char*>(workspace) + worker * bytes);
+    for (uint64_t i = begin; i < end; ++i) programs.attend_direct(args, tiles, static_cast<int>(i));
+  });
+}
+
+void Kernels::store(const StoreArgs& args, void*) const {
+  impl_->host.parallel_for(static_cast<uint64_t>(args.num_tokens), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
+    for (uint64_t i = begin; i < end; ++i) programs.store_rows(args, static_cast<int>(i), args.num_tokens);
+  });
+}
+
+void Kernels::gather(const GatherArgs& args, void*) const {
+  impl_->host.parallel_for(static_cast<uint64_t>(args.num_rows), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
+    for (uint64_t i = begin; i < end; ++i) programs.gather_rows(args, static_cast<int>(i), args.num_rows);
+  });
+}
+
+void Kernels::merge(const MergeArgs& args, void*) const {
+  const int pairs = args.num_tokens * args.num_heads;
+  impl_->host.parallel_for(static_cast<uint64_t>(pairs), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+    Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
+    for (uint64_t i = begin; i < end; ++i) programs.merge_rows(args, static_cast<int>(i), pairs);
+  });
+}
+
+}  // namespace anyattn::portable

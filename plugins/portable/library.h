@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A shared library opened at run time and kept open, and its functions by name. Included by compiler.cc and kernels_gpu.cc.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <span>
+#include <string>
+
+#include "anyattn/error.hpp"
+
+namespace anyattn::portable {
+
+class Library {
+ public:
+  // The first of `names` that opens; none is an empty library.
+  explicit Library(std::span<const char* const> names) {
+    for (const char* name : names) {
+      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (handle_) return;
+      why_ = dlerror();
+    }
+  }
+  explicit operator bool() const { return handle_ != nullptr; }
+  const std::string& why() const { return why_; }
+  void* find(const std::string& name) const { return handle_ ? dlsym(handle_, name.c_str()) : nullptr; }
+  // Throws where the library lacks it.
+  template <class Function>
+  Function* get(const std::string& name) const {
+    void* found = find(name);
+    if (!found) throw Error(ANYATTN_UNSUPPORTED, "the library has no function ", name);
+    return reinterpret_cast<Function*>(found);
+  }
+
+ private:
+  void* handle_ = nullptr;
+  std::string why_;
+};
+
+}  // namespace anyattn::portable

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times PORTABLE_ATTN of a plugin file on the first CUDA device: decode in graphs over cold tables, prefill rested. Checks
+// every point against float32 first. No part of the build:
+//   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include plugins/portable/measure/points.cu -o points && ./points FILE.so decode | prefill
+#include <anyattn/plugin.h>
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#define CHECK(x)                                                                        \
+  do {                                                                                  \
+    const cudaError_t code = (x);                                                       \
+    if (code != cudaSuccess) {                                                          \
+      std::fprintf(stderr, "%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(code)); \
+      std::exit(1);                                                                     \
+    }                                                                                   \
+  } while (0)
+
+namespace {
+
+constexpr int kHeads = 32, kKvHeads = 8, kHead = 128;
+char words[2000];
+anyattn_error error{words, sizeof words, 0, 0, 0};
+void ok(int32_t status, const char* what) {
+  if (status == 0) return;
+  std::fprintf(stderr, "%s: %d %s\n", what, status, words);
+  std::exit(1);
+}
+
+__device__ uint32_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return static_cast<uint32_t>((x ^ (x >> 31)) >> 16);
+}
+__global__ void draw(uint16_t* to, uint64_t count, uint64_t seed) {  // N(0, 1), bfloat16
+  for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
+    const float u = (mix(seed + 2 * i) % 16777216 + 1) / 16777217.0f, v = mix(seed + 2 * i + 1) % 16777216 / 16777216.0f;
+    to[i] = static_cast<uint16_t>((__float_as_uint(sqrtf(-2 * logf(u)) * cospif(2 * v)) + 0x8000u) >> 16);
+  }
+}
+__device__ float wide(uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+
+// One block an output row and head: scores in shared memory, float32. Layout: page, head, slot, dim (HND).
+__global__ void reference(const uint16_t* q, const uint16_t* cache, const int* table, int page, int keys, int row, int head,
+                          float* scores, float* out) {
+  __shared__ float sums[256];
+  const int kv = head / (kHeads / kKvHeads);
+  const auto at = [&](int key, int d, int which) {
+    const uint64_t block = static_cast<uint64_t>(table[key / page]) * 2 * page * kKvHeads * kHead;
+    return wide(cache[block + static_cast<uint64_t>(which) * page * kKvHeads * kHead +
+                      (static_cast<uint64_t>(kv) * page + key % page) * kHead + d]);
+  };
+  float top = -1e30f;
+  for (int key = threadIdx.x; key < keys; key += 256) {
+    float s = 0;
+    for (int d = 0; d < kHead; ++d) s += wide(q[(static_cast<uint64_t>(row) * kHeads + head) * kHead + d]) * at(key, d, 0);
+    scores[key] = s * rsqrtf(kHead);
+    top = fmaxf(top, scores[key]);
+  }
+  sums[threadIdx.x] = top;
+  __syncthreads();
+  for (int i = 0; i < 256; ++i) top = fmaxf(top, sums[i]);
+  __syncthreads();
+  float sum = 0;
+  for (int key = threadIdx.x; key < keys; key += 256) sum += scores[key] = expf(scores[key] - top);
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  sum = 0;
+  for (int i = 0; i < 256; ++i) sum += sums[i];
+  if (threadIdx.x < kHead) {
+    float o = 0;
+    for (int key = 0; key < keys; ++key) o += scores[key] * at(key, threadIdx.x, 1);
+    out[threadIdx.x] = o / sum;
+  }
+}
+
+// 8192 x 8192 matrix-vector product: what stands between two calls of a model.
+__global__ void neighbour(const uint4* weights, const float* x, float* y) {
+  const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+  float sum = 0;
+  for (int i = lane; i < 1024; i += 32) {
+    const uint4 w = weights[row * 1024 + i];
+    const unsigned parts[4] = {w.x, w.y, w.z, w.w};
+    for (int e = 0; e < 4; ++e)
+      sum +=
+          __uint_as_float(parts[e] << 16) * x[8 * i + 2 * e] + __uint_as_float(parts[e] & 0xffff0000u) * x[8 * i + 2 * e + 1];
+  }
+  for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(~0u, sum, m);
+  if (lane == 0) y[row] = sum;
+}
+
+template <class T>
+T* device(uint64_t count) {
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, std::max<uint64_t>(count * sizeof(T), 256)));
+  return static_cast<T*>(memory);
+}
+
+anyattn_host host_table() {
+  static anyattn_cpu_facts cpu{};
+  cpu.struct_size = ANYATTN_CPU_FACTS_SIZE;
+  anyattn_host host{};
+  host.struct_size = ANYATTN_HOST_SIZE;
+  host.abi_version = ANYATTN_ABI_VERSION_CURRENT;
+  host.log = [](void*, int32_t, const char*) {};
+  host.num_workers = 1;
+  host.cpu = &cpu;
+  return host;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Tensor {
+  int64_t shape[3], strides[3];
+  anyattn_tensor t{};
+  Tensor(void* data, int64_t rows, int64_t heads, int64_t size) : shape{rows, heads, size}, strides{heads * size, size, 1} {
+    t.data = data;
+    t.device_type = ANYATTN_DEVICE_CUDA;
+    t.ndim = 3;
+    t.dtype_code = 4;
+    t.dtype_bits = 16;
+    t.dtype_lanes = 1;
+    t.shape = shape;
+    t.strides = strides;
+  }
+};
+
+struct Subject {
+  anyattn_host host = host_table();
+  anyattn_backend backend{};
+  anyattn_device_facts facts{};
+};
+
+// One problem at one point; `rotation` disjoint tables.
+class Point {
+ public:
+  Point(const Subject& s, std::vector<int> lens, int query, int page, uint64_t seed)
+      : s_(s), lens_(std::move(lens)), query_(query), page_(page) {
+    batch_ = static_cast<int>(lens_.size());
+    longest_ = *std::max_element(lens_.begin(), lens_.end());
+    width_ = (longest_ + page - 1) / page;
+    uint64_t pages_each = 0, bytes = 0;
+    for (int n : lens_) pages_each += (n + page - 1) / page, bytes += 4ull * n * kKvHeads * kHead;
+    bytes_ = bytes + 4ull * batch_ * query * kHeads * kHead;
+    rotation_ = static_cast<int>(std::min<uint64_t>(128, (256ull << 20) / bytes + 1));
+    const uint64_t pages = pages_each * rotation_, page_elements = 2ull * page * kKvHeads * kHead;
+    cache_ = device<uint16_t>(pages * page_elements);
+    rows_ = batch_ * query;
+    q_ = device<uint16_t>(static_cast<uint64_t>(rows_) * kHeads * kHead);
+    out_ = device<uint16_t>(static_cast<uint64_t>(rows_) * kHeads * kHead);
+    draw<<<4096, 256>>>(cache_, pages * page_elements, seed << 40);
+    draw<<<1024, 256>>>(q_, static_cast<uint64_t>(rows_) * kHeads * kHead, seed << 40 | 7);
+    std::vector<int> ids(pages);
+    std::iota(ids.begin(), ids.end(), 0);
+    std::shuffle(ids.begin(), ids.end(), std::mt19937_64(seed));
+    tables_ = device<int>(static_cast<uint64_t>(rotation_) * batch_ * width_);
+    host_tables_.assign(static_cast<size_t>(rotation_) * batch_ * width_, -1);
+    size_t next = 0;
+    for (int r = 0; r < rotation_; ++r)
+      for (int b = 0; b < batch_; ++b)
+        for (int i = 0; i < (lens_[b] + page - 1) / page; ++i)
+          host_tables_[(static_cast<size_t>(r) * batch_ + b) * width_ + i] = ids[next++];
+    CHECK(cudaMemcpy(tables_, host_tables_.data(), host_tables_.size() * 4, cudaMemcpyHostToDevice));
+    std::vector<int> starts(batch_ + 1);
+    for (int b = 0; b <= batch_; ++b) starts[b] = b * query;
+    starts_ = device<int>(batch_ + 1);
+    lens_device_ = device<int>(batch_);
+    CHECK(cudaMemcpy(starts_, starts.data(), starts.size() * 4, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(lens_device_, lens_.data(), lens_.size() * 4, cudaMemcpyHostToDevice));
+    make();
+  }
+  ~Point() {
+    for (auto* m : metadata_) s_.backend.metadata_destroy(m);
+    s_.backend.impl_destroy(impl_);
+    for (void* p : {static_cast<void*>(cache_), static_cast<void*>(q_), static_cast<void*>(out_), static_cast<void*>(tables_),
+                    static_cast<void*>(starts_), static_cast<void*>(lens_device_), persistent_, scratch_})
+      CHECK(cudaFree(p));
+  }
+
+  void call(int r, cudaStream_t stream) {
+    Tensor q(q_, rows_, kHeads, kHead), out(out_, rows_, kHeads, kHead);
+    anyattn_cache cache{ANYATTN_CACHE_SIZE, 0, cache_, 4ull * page_ * kKvHeads * kHead, num_pages(), spec_};
+    anyattn_forward_args args{};
+    args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
+    args.lse_base = 1;
+    args.softmax_scale = 1 / std::sqrt(static_cast<double>(kHead));
+    args.q = q.t;
+    args.out = out.t;
+    args.cache = &cache;
+    args.scratch = scratch_;
+    args.stream = stream;
+    ok(s_.backend.forward(impl_, metadata_[r], &args, &error), "forward");
+  }
+  uint64_t num_pages() const {
+    uint64_t pages = 0;
+    for (int n : lens_) pages += (n + page_ - 1) / page_;
+    return pages * rotation_;
+  }
+  int rotation() const { return rotation_; }
+  uint64_t bytes() const { return bytes_; }
+
+  // Relative error of up to 4 rows x 3 heads against float32.
+  double check(cudaStream_t stream) {
+    CHECK(cudaMemset(out_, 0xff, 2ull * rows_ * kHeads * kHead));
+    call(0, stream);
+    CHECK(cudaStreamSynchronize(stream));
+    std::vector<uint16_t> got(static_cast<size_t>(rows_) * kHeads * kHead);
+    CHECK(cudaMemcpy(got.data(), out_, got.size() * 2, cudaMemcpyDeviceToHost));
+    float *scores = device<float>(longest_), *out = device<float>(kHead);
+    double off = 0, norm = 0;
+    const auto value = [](uint16_t bits) {
+      const uint32_t w = static_cast<uint32_t>(bits) << 16;
+      float f;
+      std::memcpy(&f, &w, 4);
+      return f;
+    };
+    for (const uint16_t bits : got)
+      if (!std::isfinite(value(bits))) return 1e9;
+    for (int i = 0; i < 4; ++i) {
+      const int row = static_cast<int>(static_cast<int64_t>(rows_ - 1) * i / 3), b = row / query_;
+      const int keys = lens_[b] - query_ + row % query_ + 1;
+      for (int head : {0, 13, 31}) {
+        reference<<<1, 256>>>(q_, cache_, tables_ + b * width_, page_, keys, row, head, scores, out);
+        float wanted[kHead];
+        CHECK(cudaMemcpy(wanted, out, sizeof wanted, cudaMemcpyDeviceToHost));
+        for (int d = 0; d < kHead; ++d) {
+          const double g = value(got[(static_cast<size_t>(row) * kHeads + head) * kHead + d]);
+          off += (g - wanted[d]) * (g - wanted[d]);
+          norm += wanted[d] * wanted[d];
+        }
+      }
+    }
+    CHECK(cudaFree(scores));
+    CHECK(cudaFree(out));
+    return std::sqrt(off / norm);
+  }
+
+ private:
+  void make() {
+    uint64_t features[1] = {0};
+    anyattn_problem p{};
+    p.struct_size = ANYATTN_PROBLEM_SIZE;
+    p.num_feature_words = 1;
+    p.features = features;
+    p.num_q_heads = kHeads;
+    p.num_kv_heads = kKvHeads;
+    p.head_size = p.head_size_v = kHead;
+    p.q_dtype = p.out_dtype = ANYATTN_DTYPE_BFLOAT16;
+    p.kv_cache_dtype = "bfloat16";
+    p.block_size = static_cast<uint32_t>(page_);
+    static std::vector<anyattn_plane> planes;
+    static anyattn_kv_cache_spec spec;
+    planes.clear();
+    ok(s_.backend.kv_cache_spec(
+           &s_.host, &s_.facts, &p,
+           [](void*, const anyattn_kv_cache_spec* given) {
+             if (!planes.empty()) return;
+             planes.assign(given->planes, given->planes + given->num_planes);
+             spec = *given;
+             spec.planes = planes.data();
+             spec.name = "HND";
+           },
+           nullptr, &error),
+       "kv_cache_spec");
+    spec_ = &spec;
+    ok(s_.backend.impl_create(&s_.host, &s_.facts, &p, &spec, &impl_, &error), "impl_create");
+    const anyattn_limits limits{ANYATTN_LIMITS_SIZE,           static_cast<uint32_t>(batch_),   static_cast<uint32_t>(rows_),
+                                static_cast<uint32_t>(query_), static_cast<uint32_t>(longest_), static_cast<uint32_t>(width_)};
+    anyattn_memory memory{};
+    memory.struct_size = ANYATTN_MEMORY_SIZE;
+    ok(s_.backend.memory(impl_, &limits, &memory, &error), "memory");
+    scratch_ = device<char>(memory.scratch_bytes);
+    const uint64_t each = (memory.persistent_bytes + 255) / 256 * 256;
+    persistent_ = device<char>(each * rotation_);
+    CHECK(cudaMemset(persistent_, 0, each * rotation_));
+    uint32_t level = 0;
+    ok(s_.backend.warmup(impl_, &limits, nullptr, scratch_, &level, &error), "warmup");
+    for (int r = 0; r < rotation_; ++r) {
+      anyattn_metadata* m = nullptr;
+      ok(s_.backend.metadata_create(impl_, &limits, ANYATTN_METADATA_GRAPH_CAPTURE, static_cast<char*>(persistent_) + each * r,
+                                    nullptr, &m, &error),
+         "metadata_create");
+      anyattn_batch b{};
+      b.struct_size = ANYATTN_BATCH_SIZE;
+      b.num_reqs = static_cast<uint32_t>(batch_);
+      b.num_tokens = static_cast<uint32_t>(rows_);
+      b.max_query_len = static_cast<uint32_t>(query_);
+      b.max_seq_len = static_cast<uint32_t>(longest_);
+      b.query_start_loc = starts_;
+      b.seq_lens = lens_device_;
+      b.block_table = tables_ + static_cast<size_t>(r) * batch_ * width_;
+      b.block_table_stride = width_;
+      ok(s_.backend.metadata_update(m, &b, nullptr, &error), "metadata_update");
+      metadata_.push_back(m);
+    }
+    CHECK(cudaDeviceSynchronize());
+  }
+
+  const Subject& s_;
+  std::vector<int> lens_;
+  int query_, page_, batch_, longest_, width_, rows_, rotation_;
+  uint64_t bytes_;
+  uint16_t *cache_, *q_, *out_;
+  int *tables_, *starts_, *lens_device_;
+  std::vector<int> host_tables_;
+  const anyattn_kv_cache_spec* spec_;
+  anyattn_impl* impl_ = nullptr;
+  std::vector<anyattn_metadata*> metadata_;
+  void *scratch_, *persistent_;
+};
+
+template <class F>
+double graph_us(cudaStream_t stream, int calls, F&& record, double pause_s = 0) {
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  record();
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  cudaEvent_t from, to;
+  CHECK(cudaEventCreate(&from));
+  CHECK(cudaEventCreate(&to));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  std::vector<double> times;
+  double spent = 0;
+  for (int i = 0; i < 30 && (i < 5 || spent < 40); ++i) {
+    if (pause_s > 0) usleep(static_cast<unsigned>(pause_s * 1e6));
+    CHECK(cudaEventRecord(from, stream));
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaEventRecord(to, stream));
+    CHECK(cudaStreamSynchronize(stream));
+    float ms = 0;
+    CHECK(cudaEventElapsedTime(&ms, from, to));
+    times.push_back(1e3 * ms / calls);
+    spent += ms;
+  }
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  return median(times);
+}
+
+}  // namespace
+
+int main(int count, char** argument) {
+  if (count < 3) return 2;
+  const std::string what = argument[2];
+  Subject s;
+  void* library = dlopen(argument[1], RTLD_NOW);
+  if (!library) return std::fprintf(stderr, "%s\n", dlerror()), 1;
+  const auto entry = reinterpret_cast<anyattn_plugin_entry_fn>(dlsym(library, ANYATTN_PLUGIN_ENTRY_NAME));
+  const anyattn_plugin* plugin = nullptr;
+  ok(entry(ANYATTN_ABI_VERSION_CURRENT, ANYATTN_ABI_VERSION_CURRENT, &s.host, &plugin, &error), "entry");
+  s.backend = *plugin->backends[0];
+  CHECK(cudaSetDevice(0));
+  cudaDeviceProp prop;
+  CHECK(cudaGetDeviceProperties(&prop, 0));
+  s.facts.struct_size = ANYATTN_DEVICE_FACTS_SIZE;
+  s.facts.device_kind = ANYATTN_DEVICE_CUDA;
+  s.facts.arch_major = 9;
+  s.facts.num_multiprocessors = static_cast<uint32_t>(prop.multiProcessorCount);
+  s.facts.warp_size = 32;
+  s.facts.shared_memory_per_block = static_cast<uint32_t>(prop.sharedMemPerBlockOptin);
+  s.facts.memory_bytes = prop.totalGlobalMem;
+  s.facts.compiler_version = 13000;
+  s.facts.architecture = "sm_90";
+  s.facts.name = prop.name;
+  cudaStream_t stream;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  uint4* weights = reinterpret_cast<uint4*>(device<uint16_t>(8192ull * 8192));
+  draw<<<4096, 256>>>(reinterpret_cast<uint16_t*>(weights), 8192ull * 8192, 99);
+  float *x = device<float>(8192), *y = device<float>(8192);
+  CHECK(cudaMemset(x, 0x3e, 8192 * 4));
+  const double between = graph_us(stream, 32, [&] {
+    for (int i = 0; i < 32; ++i) neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
+  });
+  std::printf("neighbour %.2f us\n", between);
+
+  if (what == "decode") {
+    struct Shape {
+      const char* name;
+      std::vector<int> lens;
+    };
+    std::vector<Shape> shapes;
+    const bool few = count > 3 && std::string(argument[3]) == "few";
+    for (int batch : {1, 8, 64, 256})
+      for (int n : {500, 1000, 2048, 8192, 32768}) {
+        if (n == 1000 && batch > 8) continue;
+        if (few && !((batch == 1 && (n == 500 || n == 8192)) || (batch == 8 && n == 2048) || (batch == 64 && n == 2048)))
+          continue;
+        shapes.push_back({"", std::vector<int>(batch, n)});
+      }
+    std::mt19937_64 generator(64);
+    std::vector<int> spread(64), skew(64, 512);
+    for (int& n : spread) n = static_cast<int>(std::exp2(7 + 7 * std::uniform_real_distribution<>(0, 1)(generator)));
+    skew[17] = 32768;
+    if (!few) shapes.push_back({"spread", spread});
+    shapes.push_back({"skew", skew});
+    for (int page : {16, 64})
+      for (const Shape& shape : shapes) {
+        Point point(s, shape.lens, 1, page, 5);
+        const double off = point.check(stream);
+        const int calls = point.rotation();
+        const double back = graph_us(stream, calls, [&] {
+          for (int r = 0; r < calls; ++r) point.call(r, stream);
+        });
+        const double model = shape.lens.size() > 8 ? 0 : graph_us(stream, calls, [&] {
+                                                           for (int r = 0; r < calls; ++r) {
+                                                             neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
+                                                             point.call(r, stream);
+                                                           }
+                                                         }) - between;
+        std::printf("decode page %d batch %zu ctx %d%s: back %.1f us (%.0f GB/s) in-model %.1f us error %.1e %s\n", page,
+                    shape.lens.size(), shape.lens[0], shape.name, back, 1e-3 * point.bytes() / back, model, off,
+                    off < 5e-3 ? "ok" : "WRONG");
+        std::fflush(stdout);
+        if (!(off < 5e-3)) return 1;
+      }
+  } else {
+    for (const auto& [batch, n] : {std::pair(1, 512), {1, 2048}, {4, 4096}, {1, 16384}}) {
+      Point point(s, std::vector<int>(batch, n), n, 16, 6);
+      const double off = point.check(stream);
+      const double us = graph_us(stream, 1, [&] { point.call(0, stream); }, 0.1);
+      std::printf("prefill batch %d len %d causal: %.1f us %.0f TFLOP/s error %.1e %s\n", batch, n, us,
+                  2e-6 * batch * kHeads * n * static_cast<double>(n) * kHead / us, off, off < 5e-3 ? "ok" : "WRONG");
+      std::fflush(stdout);
+      if (!(off < 5e-3)) return 1;
+    }
+  }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "anyattn/dtypes.hpp"
+
+namespace anyattn::portable {
+namespace {
+
+constexpr uint64_t bit(uint32_t feature) { return uint64_t{1} << feature; }
+
+constexpr uint64_t kCommonFeatures = bit(ANYATTN_FEATURE_NON_CAUSAL) | bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
+                                     bit(ANYATTN_FEATURE_CP_DECODE) | bit(ANYATTN_FEATURE_LSE) |
+                                     bit(ANYATTN_FEATURE_BATCH_INVARIANT) | bit(ANYATTN_FEATURE_KV_TRANSFER) |
+                                     bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA);
+constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
+                                    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) |
+                                    bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
+                                    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL);
+
+constexpr const char* kFloats = "float32, float16, bfloat16";
+constexpr uint32_t kPreferredBlockSize = 64;
+constexpr uint32_t kMaxHeadSize = 576;
+
+bool is_float(uint32_t dtype) {
+  return dtype == ANYATTN_DTYPE_FLOAT32 || dtype == ANYATTN_DTYPE_FLOAT16 || dtype == ANYATTN_DTYPE_BFLOAT16;
+}
+
+void check_size(Reasons& reasons, uint32_t id, const char* field, uint32_t value, uint32_t most) {
+  if (value == 0 || value % 8 != 0 || value > most) reasons.add(id, field, text(value), text("multiples of 8 up to ", most));
+}
+
+void check_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons, Plan& plan) {
+  refuse_features(problem, allowed, reasons);
+  plan.features = problem.num_feature_words ? problem.features[0] : 0;
+  const auto exclude = [&](uint32_t a, uint32_t b) {
+    if (plan.has(a) && plan.has(b))
+      reasons.add(ANYATTN_REASON_COMBINATION, feature_name(a), text("with ", feature_name(b)), "one of the two");
+  };
+  exclude(ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL);
+  exclude(ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT);
+  exclude(ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SYMMETRIC);
+  exclude(ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC);
+  const bool graphs = kTargetDevice != ANYATTN_DEVICE_CPU;
+  if (plan.has(ANYATTN_FEATURE_GRAPH) && problem.graph_level >= ANYATTN_GRAPH_SINGLE_TOKEN_DECODE && !graphs)
+    reasons.add(ANYATTN_REASON_GRAPH_LEVEL, "graph_level", text(problem.graph_level), text(ANYATTN_GRAPH_NEVER),
+                "the CPU captures no graphs");
+}
+
+void check_parameters(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  Config& cfg = plan.main.cfg;
+  cfg.causality = plan.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) ? kPerRequest
+                  : plan.has(ANYATTN_FEATURE_NON_CAUSAL)       ? kNonCausal
+                                                               : kCausal;
+  cfg.window_left = cfg.window_right = -1;
+  cfg.sinks = plan.has(ANYATTN_FEATURE_SINKS);
+  cfg.mm_prefix = plan.has(ANYATTN_FEATURE_MM_PREFIX);
+  cfg.invariant = plan.has(ANYATTN_FEATURE_BATCH_INVARIANT);
+  if (plan.has(ANYATTN_FEATURE_WINDOW)) {
+    cfg.window_left = problem.window_left;
+    cfg.window_right = problem.window_right;
+    if (problem.window_left < -1)
+      reasons.add(ANYATTN_REASON_PARAMETER, "window_left", text(problem.window_left), "-1 (unlimited) or more");
+    if (problem.window_right < -1)
+      reasons.add(ANYATTN_REASON_PARAMETER, "window_right", text(problem.window_right), "-1 (unlimited) or more");
+  }
+  if (plan.has(ANYATTN_FEATURE_SOFT_CAP)) {
+    cfg.soft_cap = static_cast<float>(problem.logits_soft_cap);
+    if (!(problem.logits_soft_cap > 0) || !std::isfinite(problem.logits_soft_cap))
+      reasons.add(ANYATTN_REASON_PARAMETER, "logits_soft_cap", text(problem.logits_soft_cap), "above 0");
+  }
+  cfg.alibi = plan.has(ANYATTN_FEATURE_ALIBI)             ? kAlibiLinear
+              : plan.has(ANYATTN_FEATURE_ALIBI_SQRT)      ? kAlibiSqrt
+              : plan.has(ANYATTN_FEATURE_ALIBI_SYMMETRIC) ? kAlibiSymmetric
+                                                          : kAlibiNone;
+  cfg.cp_world = cfg.cp_interleave = 1;
+  if (plan.has(ANYATTN_FEATURE_CP_DECODE) || plan.has(ANYATTN_FEATURE_CP_PREFILL)) {
+    cfg.cp_world = static_cast<int>(problem.cp_world_size);
+    cfg.cp_rank = static_cast<int>(problem.cp_rank);
+    cfg.cp_interleave = static_cast<int>(problem.cp_interleave);
+    if (problem.cp_world_size == 0 || problem.cp_rank >= problem.cp_world_size || problem.cp_interleave == 0)
+      reasons.add(ANYATTN_REASON_PARAMETER, "cp_rank",
+                  text(problem.cp_rank, " of ", problem.cp_world_size, ", interleave ", problem.cp_interleave),
+                  "rank below world size, interleave of at least 1");
+    if (plan.ragged) reasons.add(ANYATTN_REASON_COMBINATION, "cp_world_size", "with ragged keys", "with paged keys");
+  }
+}
+
+void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  plan.dtype = problem.q_dtype;
+  plan.out_dtype = problem.out_dtype;
+  if (!is_float(problem.q_dtype)) reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), kFloats);
+  if (!is_float(problem.out_dtype)) reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), kFloats);
+  if (problem.key_source != ANYATTN_KEYS_PAGED && problem.key_source != ANYATTN_KEYS_RAGGED)
+    reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", text(problem.key_source), "paged, ragged");
+  plan.ragged = problem.key_source == ANYATTN_KEYS_RAGGED;
+  if (plan.ragged) return;
+  const char* format = problem.kv_cache_dtype ? problem.kv_cache_dtype : "";
+  if (dtype_of_float_name(format) != problem.q_dtype)
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", *format ? format : "(none)", dtype_name(problem.q_dtype),
+                "a cache in the query's dtype");
+  plan.block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
+  if (plan.block_size % 8 != 0)
+    reasons.add(ANYATTN_REASON_BLOCK_SIZE, "block_size", text(plan.block_size), "multiples of 8",
+                "a tile of keys takes whole groups of 8 rows of a block");
+}
+
+void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  plan.num_q_heads = problem.num_q_heads;
+  plan.num_kv_heads = problem.num_kv_heads;
+  if (problem.num_q_heads == 0 || problem.num_kv_heads == 0 || problem.num_q_heads % problem.num_kv_heads != 0)
+    reasons.add(ANYATTN_REASON_HEADS, "num_kv_heads", text(problem.num_kv_heads, " for ", problem.num_q_heads, " q heads"),
+                "a divisor of num_q_heads");
+}
+
+void check_plain_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  if (plan.has(ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "on", "off", "PORTABLE_MLA takes MLA layers");
+  plan.head_size = problem.head_size;
+  plan.head_size_v = problem.head_size_v;
+  check_size(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, kMaxHeadSize);
+  if (problem.head_size_v == 0 || problem.head_size_v > 4096)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v), "1 to 4096");
+}
+
+void check_mla_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  if (!plan.has(ANYATTN_FEATURE_MLA)) {
+    reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on", "PORTABLE_ATTN takes layers without MLA");
+    return;
+  }
+  constexpr uint32_t kId = ANYATTN_REASON_MLA_SIZE;
+  plan.kv_lora_rank = problem.kv_lora_rank;
+  plan.rope = problem.qk_rope_head_dim;
+  check_size(reasons, kId, "kv_lora_rank", problem.kv_lora_rank, 512);
+  check_size(reasons, kId, "qk_rope_head_dim", problem.qk_rope_head_dim, 64);
+  check_size(reasons, kId, "qk_nope_head_dim", problem.qk_nope_head_dim, 512);
+  if (problem.v_head_dim == 0 || problem.v_head_dim > 4096)
+    reasons.add(kId, "v_head_dim", text(problem.v_head_dim), "1 to 4096");
+  plan.mha_head_size = problem.qk_nope_head_dim + problem.qk_rope_head_dim;
+  plan.mha_head_size_v = problem.v_head_dim;
+  plan.head_size = problem.head_size;
+  plan.head_size_v = problem.head_size_v;
+  if (problem.head_size != problem.kv_lora_rank + problem.qk_rope_head_dim)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(problem.head_size),
+                text("kv_lora_rank + qk_rope_head_dim = ", problem.kv_lora_rank + problem.qk_rope_head_dim));
+  if (problem.head_size_v != problem.kv_lora_rank)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v),
+                text("kv_lora_rank = ", problem.kv_lora_rank));
+  if (problem.num_kv_heads != 1) reasons.add(ANYATTN_REASON_HEADS, "num_kv_heads", text(problem.num_kv_heads), "1 with MLA");
+  if (plan.ragged) reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", "ragged", "paged");
+}
+
+void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan) {
+  Config& cfg = plan.main.cfg;
+  cfg.kind = kind_of(plan.dtype);
+  cfg.out_kind = kind_of(plan.out_dtype);
+  cfg.head_size = static_cast<int>(plan.head_size);
+  cfg.head_size_v = static_cast<int>(plan.head_size_v);
+  cfg.latent = plan.kv_lora_rank > 0;
+  cfg.q_split = static_cast<int>(cfg.latent ? plan.kv_lora_rank : plan.head_size);
+  cfg.group = static_cast<int>(plan.num_q_heads / plan.num_kv_heads);
+  cfg.num_kv_heads = static_cast<int>(plan.num_kv_heads);
+  cfg.block_size = static_cast<int>(plan.block_size);
+  choose_tiles(host, facts, plan.main);
+  if (!cfg.latent) return;
+  Config& mha = plan.mha.cfg;
+  mha = cfg;
+  mha.head_size = mha.q_split = static_cast<int>(plan.mha_head_size);
+  mha.head_size_v = static_cast<int>(plan.mha_head_size_v);
+  mha.latent = mha.block_size = mha.cp_rank = 0;
+  mha.group = mha.cp_world = mha.cp_interleave = 1;
+  mha.num_kv_heads = static_cast<int>(plan.num_q_heads);
+  mha.causality = kPerRequest;  // args.causal counts
+  plan.mha.direct = 1;
+  choose_tiles(host, facts, plan.mha);
+}
+
+}  // namespace
+
+Kind kind_of(uint32_t dtype) { return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32; }
+
+bool choose_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
+                 Reasons& reasons, Plan& plan) {
+  if (facts.device_kind != kTargetDevice)
+    reasons.add(ANYATTN_REASON_DEVICE, "device_kind", text(facts.device_kind), text(kTargetDevice));
+  else
+    check_target(host, facts, reasons);
+  check_features(problem, family == Family::kMla ? kCommonFeatures : kPlainFeatures, reasons, plan);
+  check_dtypes(problem, reasons, plan);
+  check_parameters(problem, reasons, plan);
+  check_heads(problem, reasons, plan);
+  if (family == Family::kMla)
+    check_mla_sizes(problem, reasons, plan);
+  else
+    check_plain_sizes(problem, reasons, plan);
+  if (problem.phase > ANYATTN_PHASE_DECODE)
+    reasons.add(ANYATTN_REASON_PHASE, "phase", text(problem.phase), "both, prefill, decode");
+  if (reasons.count() != 0) return false;
+  specialise(host, facts, plan);
+  return true;
+}
+
+Plan require_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem) {
+  std::string all;
+  const auto collect = [](void* context, const anyattn_reason* reason) {
+    auto& to = *static_cast<std::string*>(context);
+    to += text(to.empty() ? "" : "; ", reason->field, "=", reason->wanted, " (allowed: ", reason->allowed, ")");
+  };
+  const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, &all, collect};
+  Reasons reasons(&sink);
+  Plan plan;
+  if (!choose_plan(family, host, facts, problem, reasons, plan)) throw Error(ANYATTN_UNSUPPORTED, all);
+  return plan;
+}
+
+void fill_report(const Plan& plan, anyattn_support_report& report) {
+  report.block_size = plan.block_size;
+  report.block_size_multiple = plan.ragged ? 0 : 8;
+  report.query_lengths = ANYATTN_QUERY_ANY;
+  report.graph_level = kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
+  report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
+  report.needs_host_lengths = 0;
+}
+
+}  // namespace anyattn::portable

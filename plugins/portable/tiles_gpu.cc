@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a device cuts the work: one place, a reason a row.
+#include <algorithm>
+#include <limits>
+
+#include "kernels.h"
+#include ANYATTN_PORTABLE_RUNTIME
+
+namespace anyattn::portable {
+namespace {
+
+void fill_units(const Config& cfg, Tile& tile) {
+  tile.heads = std::min(cfg.group, tile.rows);
+  tile.tokens = tile.rows / tile.heads;
+  tile.head_units =
+      cfg.num_kv_heads * ((cfg.group + tile.heads - 1) / tile.heads) * ((cfg.head_size_v + tile.columns - 1) / tile.columns);
+}
+
+// As many tiles in flight as fit beside `blocks` programs a multiprocessor; false where not even one does.
+bool fit_stages(const Config& cfg, Tile& tile, int shared_bytes_of_all, int most, int blocks) {
+  for (tile.stages = most; tile.stages >= 1; --tile.stages)
+    if ((shared_bytes(cfg, tile) + 1024) * blocks <= shared_bytes_of_all + 1024) return true;  // 1 KiB a block is the system's
+  return false;
+}
+
+// A warp covers 16 rows; where they are all there is, four warps share the keys, so that each key is read once.
+void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
+  const int shared = static_cast<int>(facts.shared_memory_per_block);
+  const bool scalar = !vendor::kMatrixCores || cfg.kind == kF32;
+  tile.rows = cfg.group <= 16 || scalar ? 16 : cfg.group <= 32 ? 32 : 64;
+  tile.warps_m = tile.rows / 16;
+  tile.warps_n = 4 / tile.warps_m;
+  tile.m_tiles = 1;
+  tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);  // 128 accumulators a thread at 16 rows
+  tile.min_tiles = 1;
+  min_blocks = 2;
+  for (tile.keys = 64; tile.keys >= 32; tile.keys /= 2) {
+    if (fit_stages(cfg, tile, shared, 3, 2) && tile.stages >= 2) return;
+    min_blocks = 1;
+    if (fit_stages(cfg, tile, shared, 3, 1) && (tile.stages >= 2 || tile.keys == 32 || scalar)) return;
+    min_blocks = 2;
+    if (!scalar && tile.warps_n == 4) break;  // 16 keys a warp is one operand of a product
+  }
+  while (tile.columns > 64 && !fit_stages(cfg, tile, shared, 2, 1)) tile.columns /= 2;
+  tile.keys = std::max(tile.keys, 32);
+  fit_stages(cfg, tile, shared, 2, 1);
+  min_blocks = 1;
+}
+
+// 128 rows a program, two row tiles a warp: a fragment of K or V read from shared memory then serves 32 rows.
+void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
+  const int shared = static_cast<int>(facts.shared_memory_per_block);
+  tile.warps_n = 1;
+  tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);
+  tile.keys = 64;
+  tile.min_tiles = 4;
+  min_blocks = 1;
+  if (cfg.head_size <= 128 && tile.columns <= 128) {
+    tile.warps_m = 4;
+    tile.m_tiles = 2;
+    tile.rows = 128;
+    if (fit_stages(cfg, tile, shared, 2, 2) && tile.stages == 2) min_blocks = 2;
+  } else if (cfg.head_size <= 256) {
+    tile.warps_m = 8;
+    tile.m_tiles = 1;
+    tile.rows = 128;
+  } else {
+    tile.warps_m = 4;
+    tile.m_tiles = 1;
+    tile.rows = 64;
+  }
+  while (!fit_stages(cfg, tile, shared, 2, min_blocks) && tile.keys > 16) tile.keys /= 2;
+}
+
+}  // namespace
+
+void choose_tiles(const Host&, const anyattn_device_facts& facts, Specialisation& spec) {
+  const Config& cfg = spec.cfg;
+  const bool scalar = !vendor::kMatrixCores || cfg.kind == kF32;
+  constexpr int kAll = std::numeric_limits<int>::max();
+  spec.num_lanes = scalar || spec.direct ? 1 : 2;
+  if (spec.direct && !scalar)
+    prefill_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
+  else
+    decode_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
+  if (spec.num_lanes == 2) prefill_tile(cfg, facts, spec.lanes[1], spec.min_blocks[1]);
+  for (int i = 0; i < spec.num_lanes; ++i) {
+    Tile& tile = spec.lanes[i];
+    fill_units(cfg, tile);
+    tile.slots = static_cast<int>(facts.num_multiprocessors) * spec.min_blocks[i];
+    tile.min_query = i == 0 ? 0 : spec.lanes[0].max_query + 1;
+    tile.max_query = spec.num_lanes == 2 && i == 0 ? tile.tokens : kAll;
+  }
+}
+
+uint64_t workspace_bytes(const Host&, const Specialisation&) { return 0; }
+
+}  // namespace anyattn::portable

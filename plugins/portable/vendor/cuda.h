@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's words: threads, shared memory, asynchronous copies (sm_80), matrix instructions. Included before the kernels.
+// Compiled at run time without any header of the toolkit.
+#pragma once
+
+#define AA_FN __device__ __forceinline__
+#define AA_SHARED __shared__
+#define kInfinity __int_as_float(0x7f800000)
+#define AA_UNROLL _Pragma("unroll")
+
+AA_FN int thread() { return (int)threadIdx.x; }
+AA_FN int num_threads() { return (int)blockDim.x; }
+AA_FN void barrier() { __syncthreads(); }
+AA_FN void warp_barrier() { __syncwarp(); }
+AA_FN float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
+AA_FN int from_lane_below(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+
+// Sixteen-bit kinds take the hardware's approximation (2 ulp of float32), float32 the exact function.
+AA_FN float exp2_of(float x) {
+  if (cfg.kind == kF32) return exp2f(x);
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+AA_FN float log2_of(float x) { return log2f(x); }
+AA_FN float tanh_of(float x) { return tanhf(x); }
+AA_FN float sqrt_of(float x) { return sqrtf(x); }
+AA_FN double exp_of(double x) { return expf((float)x); }
+AA_FN double log_of(double x) { return logf((float)x); }
+AA_FN unsigned bits_of(float x) { return __float_as_uint(x); }
+
+AA_FN float float_of_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
+AA_FN float float_of_f16(unsigned short bits) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+  return x;
+}
+AA_FN unsigned short bf16_of(float x) {
+  unsigned short bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+AA_FN unsigned short f16_of(float x) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+
+AA_FN unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+AA_FN void load_chunk(char* to, const char* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+AA_FN void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+AA_FN void wait_loads(int pending) {
+  if (pending == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
+  if (pending == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
+  if (pending == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
+  if (pending == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+}
+
+#include "simt.h"
+
+struct Four {
+  unsigned at[4];
+};
+AA_FN Four load_matrices(const char* row) {
+  Four m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m.at[0]), "=r"(m.at[1]), "=r"(m.at[2]), "=r"(m.at[3])
+               : "r"(shared_address(row)));
+  return m;
+}
+AA_FN Four load_transposed(const char* row) {
+  Four m;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(m.at[0]), "=r"(m.at[1]), "=r"(m.at[2]), "=r"(m.at[3])
+               : "r"(shared_address(row)));
+  return m;
+}
+AA_FN void multiply(float& c0, float& c1, float& c2, float& c3, const Four& a, unsigned b0, unsigned b1) {
+  if (cfg.kind == kBF16)
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+  else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+}
+AA_FN unsigned pair_of(float low, float high) {
+  unsigned pair;
+  if (cfg.kind == kBF16)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+
+// S [rows of the warp][its keys] = Q K^T.
+AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
+  if constexpr (cfg.kind == kF32) {
+    scalar_qk(tiles, stage, s);
+  } else {
+    AA_UNROLL
+    for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+    for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
+    AA_UNROLL
+    for (int d = 0; d < kHead / 16; ++d) {
+      Four q[tile.m_tiles];
+      AA_UNROLL
+      for (int m = 0; m < tile.m_tiles; ++m)
+        q[m] = load_matrices(tiles.q((warp_m() * tile.m_tiles + m) * 16 + lane() % 16) + d * 32 + lane() / 16 * 16);
+      AA_UNROLL
+      for (int n = 0; n < kWarpKeys / 16; ++n) {
+        const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + lane() / 16 * 8;
+        const Four k = load_matrices(tiles.k(stage, key) + d * 32 + lane() / 8 % 2 * 16);
+        AA_UNROLL
+        for (int m = 0; m < tile.m_tiles; ++m) {
+          float(*at)[kLaneKeys] = &s.at[2 * m];
+          multiply(at[0][4 * n], at[0][4 * n + 1], at[1][4 * n], at[1][4 * n + 1], q[m], k.at[0], k.at[1]);
+          multiply(at[0][4 * n + 2], at[0][4 * n + 3], at[1][4 * n + 2], at[1][4 * n + 3], q[m], k.at[2], k.at[3]);
+        }
+      }
+    }
+  }
+}
+
+// O [rows of the warp][columns] += P V over the warp's keys: two key tiles of P are one operand as they stand.
+AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
+  if constexpr (cfg.kind == kF32) {
+    scalar_pv(tiles, stage, column, p, o);
+  } else {
+    AA_UNROLL
+    for (int n = 0; n < kWarpKeys / 16; ++n) {
+      Four weights[tile.m_tiles];
+      AA_UNROLL
+      for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL
+      for (int half = 0; half < 4; ++half)
+        weights[m].at[half] =
+            pair_of(p.at[2 * m + half % 2][4 * n + half / 2 * 2], p.at[2 * m + half % 2][4 * n + half / 2 * 2 + 1]);
+      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 16;
+      const char* row = (cfg.latent ? tiles.k(stage, key) + column * kElementBytes : tiles.v(stage, key)) + lane() / 16 * 16;
+      AA_UNROLL
+      for (int c = 0; c < tile.columns / 16; ++c) {
+        const Four v = load_transposed(row + c * 32);
+        AA_UNROLL
+        for (int m = 0; m < tile.m_tiles; ++m) {
+          float(*at)[kLaneColumns] = &o.at[2 * m];
+          multiply(at[0][4 * c], at[0][4 * c + 1], at[1][4 * c], at[1][4 * c + 1], weights[m], v.at[0], v.at[1]);
+          multiply(at[0][4 * c + 2], at[0][4 * c + 3], at[1][4 * c + 2], at[1][4 * c + 3], weights[m], v.at[2], v.at[3]);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's names for what kernels_gpu.cc needs of a driver and a run-time compiler. Both are opened at run time, so the plugin
+// builds without the toolkit and loads without a driver.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "anyattn/device.h"
+
+namespace anyattn::portable::vendor {
+
+inline constexpr const char* kName = "cuda";
+inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
+inline constexpr bool kMatrixCores = true;  // 16-bit tiles through mma.sync
+inline constexpr const char* kDriverLibraries[] = {"libcuda.so.1"};
+inline constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                                     "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                                     "/usr/local/cuda/lib64/libnvrtc.so"};
+inline constexpr const char* kModuleLoad = "cuModuleLoadData";
+inline constexpr const char* kModuleUnload = "cuModuleUnload";
+inline constexpr const char* kGetFunction = "cuModuleGetFunction";
+inline constexpr const char* kSetAttribute = "cuFuncSetAttribute";
+inline constexpr const char* kLaunch = "cuLaunchKernel";
+inline constexpr const char* kErrorString = "cuGetErrorString";
+inline constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr const char* kCompilerPrefix = "nvrtc";
+inline constexpr const char* kCodeSize = "nvrtcGetCUBINSize";
+inline constexpr const char* kCode = "nvrtcGetCUBIN";
+inline constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
+inline constexpr const char* kOldest = "sm_80";  // asynchronous copies and bfloat16 products
+
+inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 8; }
+inline std::string architecture_option(const anyattn_device_facts& facts) {
+  return "--gpu-architecture=" + std::string(facts.architecture);
+}
+// The driver's words for an error.
+inline std::string words_of(void* error_string, int code) {
+  const char* words = nullptr;
+  const auto ask = reinterpret_cast<int (*)(int, const char**)>(error_string);
+  return ask && ask(code, &words) == 0 && words ? words : "error " + std::to_string(code);
+}
+
+}  // namespace anyattn::portable::vendor

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's words: one thread is a whole program, a tile is an array, all arithmetic is float32. Included by
+// kernels_host.cc inside the class whose members `cfg` and `tile` the kernels read; so the kernels' functions are members.
+#pragma once
+
+static constexpr float kInfinity = std::numeric_limits<float>::infinity();
+static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
+static constexpr int kLaneRows = kHostRows, kLaneKeys = kHostKeys;
+
+struct Scores {
+  float at[kLaneRows][kLaneKeys];
+};
+struct Accumulator {
+  float at[kLaneRows][kHostColumns];
+};
+
+int thread() const { return 0; }
+int num_threads() const { return 1; }
+void barrier() const {}
+void commit_loads() const {}
+void wait_loads(int) const {}
+int warp_n() const { return 0; }
+int row_of(int i) const { return i; }
+int key_of(int j) const { return j; }
+int column_of(int c) const { return c; }
+int lane_columns() const { return tile.columns; }
+bool first_lane_of_row() const { return true; }
+float larger(float a, float b) const { return a > b ? a : b; }
+float row_max(float x) const { return x; }
+float row_sum(float x) const { return x; }
+float exp2_of(float x) const { return std::exp2(x); }
+float log2_of(float x) const { return std::log2(x); }
+float tanh_of(float x) const { return std::tanh(x); }
+float sqrt_of(float x) const { return std::sqrt(x); }
+double exp_of(double x) const { return std::exp(x); }
+double log_of(double x) const { return std::log(x); }
+
+int scan(int value, int* total) const {
+  *total = value;
+  return 0;
+}
+
+static float load_any(int kind, const char* row, int64_t i) {
+  if (kind == kF32) return reinterpret_cast<const float*>(row)[i];
+  if (kind == kF16) return to_float(reinterpret_cast<const Float16*>(row)[i]);
+  return to_float(reinterpret_cast<const BFloat16*>(row)[i]);
+}
+static void store_any(int kind, char* row, int64_t i, float value) {
+  if (kind == kF32) reinterpret_cast<float*>(row)[i] = value;
+  if (kind == kF16) reinterpret_cast<Float16*>(row)[i] = from_float<Float16>(value);
+  if (kind == kBF16) reinterpret_cast<BFloat16*>(row)[i] = from_float<BFloat16>(value);
+}
+void store_quad(const Rows& rows, int64_t row, int head, int column, const float (&value)[4], float scale) const {
+  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_any(cfg.out_kind, to, column + e, value[e] * scale);
+}
+void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes, int rows, int size) const {
+  for (int i = 0; i < rows; ++i)
+    std::memcpy(to + i * to_bytes, from + i * from_bytes, static_cast<size_t>(size) * static_cast<size_t>(kElementBytes));
+}
+
+// q [rows][kHead], k [kHead][keys] (so that a row of scores is one run of multiplications), v [keys][columns]; all float32.
+struct Tiles {
+  float* base;
+  int kind, head, head_size, head_size_v, columns, chunk, latent;
+
+  float* q(int row) const { return base + row * head; }
+  float* k(int d) const { return base + kHostRows * head + d * kHostKeys; }
+  float* v(int row) const { return base + (kHostRows + kHostKeys) * head + row * columns; }
+  float* maximum() const { return v(kHostKeys); }
+  float* sum() const { return maximum() + kHostRows; }
+  float* staged() const { return sum() + kHostRows; }
+
+  void fill_q(int row, int c, const char* from) const {
+    for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = from ? load_any(kind, from, e) : 0.f;
+  }
+  void fill_k(int, int row, int c, const char* from) const {
+    for (int e = c * chunk; e < c * chunk + chunk; ++e) k(e)[row] = from && e < head_size ? load_any(kind, from, e) : 0.f;
+  }
+  void fill_v(int, int row, int c, int column, const char* from) const {
+    for (int e = c * chunk; e < c * chunk + chunk; ++e)
+      v(row)[e] = from && column + e < head_size_v ? load_any(kind, from, column + e) : 0.f;
+  }
+};
+
+void dot_qk(const Tiles& tiles, int, Scores& s) const {
+  for (int i = 0; i < kLaneRows; ++i) {
+    float row[kLaneKeys] = {};
+    const float* q = tiles.q(i);
+    for (int d = 0; d < tiles.head; ++d) {
+      const float* k = tiles.k(d);
+      for (int j = 0; j < kLaneKeys; ++j) row[j] += q[d] * k[j];
+    }
+    std::memcpy(s.at[i], row, sizeof row);
+  }
+}
+void dot_pv(const Tiles& tiles, int, int column, const Scores& p, Accumulator& o) const {
+  if (tiles.latent) {
+    for (int c = 0; c < tiles.columns; ++c)
+      for (int j = 0; j < kLaneKeys; ++j) tiles.v(j)[c] = tiles.k(column + c)[j];
+  }
+  for (int i = 0; i < kLaneRows; ++i) {
+    for (int j = 0; j < kLaneKeys; ++j) {
+      const float weight = p.at[i][j];
+      if (weight == 0) continue;
+      const float* v = tiles.v(j);
+      for (int c = 0; c < tiles.columns; ++c) o.at[i][c] += weight * v[c];
+    }
+  }
+}

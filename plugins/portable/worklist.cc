@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worklist.h"
+
+#include <algorithm>
+
+namespace anyattn::portable {
+namespace {
+
+constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
+
+// Hands out pieces of one block, each aligned to 256 bytes; counts only where the block is null.
+class Carver {
+ public:
+  explicit Carver(void* block) : base_(static_cast<char*>(block)) {}
+  template <class T>
+  T* take(uint64_t count) {
+    char* at = base_ ? base_ + used_ : nullptr;
+    used_ += (count * sizeof(T) + 255) / 256 * 256;
+    return reinterpret_cast<T*>(at);
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  char* base_;
+  uint64_t used_ = 0;
+};
+
+Lane carve_lane(Carver& carver, const Tile& tile, const anyattn_limits& limits) {
+  const uint64_t items = limits.max_num_tokens / static_cast<uint32_t>(tile.tokens) + uint64_t{limits.max_num_reqs};
+  Lane lane{};
+  lane.places = carver.take<Place>(static_cast<uint64_t>(tile.slots) + 1);
+  lane.items = carver.take<Item>(items);
+  lane.prefix = carver.take<int64_t>(items + 1);
+  lane.first_item = carver.take<int32_t>(uint64_t{limits.max_num_reqs} + 1);
+  return lane;
+}
+
+}  // namespace
+
+uint64_t Worklist::persistent_bytes(const Plan& plan, const anyattn_limits& limits) {
+  Carver carver(nullptr);
+  carver.take<BatchView>(1);
+  for (int i = 0; i < plan.main.num_lanes; ++i) carve_lane(carver, plan.main.lanes[i], limits);
+  return carver.used();
+}
+
+Worklist::Worklist(const Plan& plan, const Kernels& kernels, const anyattn_limits& limits, uint32_t mode, void* persistent)
+    : plan_(plan), kernels_(kernels), limits_(limits), mode_(mode) {
+  if (mode > ANYATTN_METADATA_GRAPH_CAPTURE) throw Error(kWrong, "metadata mode ", mode, "; allowed: 0, 1, 2");
+  if (mode == ANYATTN_METADATA_GRAPH_CAPTURE && kTargetDevice == ANYATTN_DEVICE_CPU)
+    throw Error(ANYATTN_UNSUPPORTED,
+                "metadata mode 2 (graph capture); allowed: 0 (normal), 1 (fast): the CPU captures no graphs");
+  if (!persistent) throw Error(kWrong, "persistent is null; needed: ", persistent_bytes(plan, limits), " bytes");
+  Carver carver(persistent);
+  kept_ = carver.take<BatchView>(1);
+  for (int i = 0; i < plan.main.num_lanes; ++i) lanes_[i] = carve_lane(carver, plan.main.lanes[i], limits);
+}
+
+int64_t Worklist::ready_tokens() const {
+  if (!ready_) throw Error(kWrong, "the metadata holds no batch; needed: metadata_update before the call");
+  return batch_.num_tokens;
+}
+
+void Worklist::check(const anyattn_batch& batch) const {
+  if (batch.num_reqs > limits_.max_num_reqs)
+    throw Error(kWrong, "batch.num_reqs ", batch.num_reqs, "; allowed: up to max_num_reqs ", limits_.max_num_reqs);
+  if (batch.num_tokens > limits_.max_num_tokens)
+    throw Error(kWrong, "batch.num_tokens ", batch.num_tokens, "; allowed: up to max_num_tokens ", limits_.max_num_tokens);
+  if (batch.num_reqs == 0) return;
+  if (!batch.query_start_loc || !batch.seq_lens) throw Error(kWrong, "batch.query_start_loc or seq_lens is null");
+  if (plan_.ragged && !batch.key_start_loc) throw Error(kWrong, "batch.key_start_loc is null; needed where keys are ragged");
+  if (!plan_.ragged && !batch.block_table) throw Error(kWrong, "batch.block_table is null; needed where keys are paged");
+  const bool per_request = plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), ranges = plan_.has(ANYATTN_FEATURE_MM_PREFIX);
+  if (per_request != (batch.causal != nullptr))
+    throw Error(kWrong, "batch.causal is ", batch.causal ? "set" : "null", "; needed exactly with per_request_causal");
+  if (ranges ? !batch.mm_prefix_start_loc : batch.mm_prefix_start_loc || batch.mm_prefix_ranges)
+    throw Error(kWrong, "batch.mm_prefix_start_loc is ", ranges ? "null" : "set", "; needed exactly with mm_prefix");
+}
+
+void Worklist::update(const anyattn_batch& batch, void* stream) {
+  ready_ = false;
+  check(batch);
+  batch_ = batch;
+  const uint32_t longest = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE ? limits_.max_query_len : batch.max_query_len;
+  const int first_takes = plan_.main.lanes[0].max_query;
+  lanes_in_use_ = longest <= static_cast<uint32_t>(first_takes) ? 1 : plan_.main.num_lanes;
+  PlanArgs args{};
+  args.batch = {batch.query_start_loc,
+                batch.seq_lens,
+                batch.block_table,
+                batch.key_start_loc,
+                batch.causal,
+                batch.mm_prefix_start_loc,
+                batch.mm_prefix_ranges,
+                batch.block_table_stride,
+                static_cast<int32_t>(batch.num_reqs),
+                static_cast<int32_t>(batch.num_tokens)};
+  args.kept = kept_;
+  args.num_lanes = lanes_in_use_;
+  for (int i = 0; i < lanes_in_use_; ++i) args.lanes[i] = lanes_[i];
+  for (int i = 0; i < lanes_in_use_; ++i) kernels_.plan(i, args, stream);
+  ready_ = true;
+}
+
+void Worklist::update_block_table(const Worklist& from, const int32_t* block_table, int64_t block_table_stride, void* stream) {
+  if (!from.ready_) throw Error(kWrong, "the other metadata holds no batch");
+  if (!block_table && !plan_.ragged) throw Error(kWrong, "block_table is null");
+  anyattn_batch batch = from.batch_;
+  batch.block_table = block_table;
+  batch.block_table_stride = block_table_stride;
+  update(batch, stream);
+}
+
+}  // namespace anyattn::portable
