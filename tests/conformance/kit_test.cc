@@ -100,6 +100,33 @@ TEST_CASE("cpu_attn_passes_with_every_instruction_set_masked_in_turn") {
 }
 #endif
 
+#ifdef ANYATTN_PORTABLE_PLUGIN
+// The host build of the text that runs on GPUs: every part of the grid, a share of each long one.
+TEST_CASE("portable_attn_of_the_host_passes_what_it_must") {
+  for (const char* filter : {"contract/*", "feature/*", "bug/3*", "meaning/*float32", "shape/mixed*", "random/window*"}) {
+    Options options;
+    options.backend = "PORTABLE_ATTN";
+    options.name_filter = filter;
+    const BackendReport report = run(ANYATTN_PORTABLE_PLUGIN, options).backends.at(0);
+    CAPTURE(filter);
+    CHECK(report.count(Verdict::kPassed) > 0);
+    for (const CaseResult& result : report.cases)
+      CHECK_MESSAGE(result.verdict != Verdict::kFailed, result.c.name << ": " << result.message);
+  }
+}
+#endif
+
+TEST_CASE("a_device_without_a_provider_is_named") {
+  Options options;
+  options.device = "cuda:0";
+  try {
+    run(std::string(ANYATTN_NAIVE_DIR) + "/naive/anyattn_naive.so", options);
+    CHECK(false);
+  } catch (const std::exception& error) {
+    CHECK(std::string(error.what()).find("no provider for devices of kind 'cuda'") != std::string::npos);
+  }
+}
+
 TEST_CASE("mutant_window_off_by_one_is_caught") {
   check_mutant("window_off_by_one", "bug/6*", "bug/6_window_left_3/float32", "out[");
 }

@@ -27,11 +27,11 @@ Batch::Batch(const Case& c, const anyattn_limits& limits, bool loose, bool host_
   batch_.max_query_len = loose ? limits.max_query_len : max_query_len;
   batch_.max_seq_len = loose ? limits.max_seq_len : max_seq_len;
   batch_.shared_prefix_len = static_cast<uint32_t>(c.shared_prefix);
-  batch_.query_start_loc = query_start_loc_.as<int32_t>();
-  batch_.seq_lens = seq_lens_.as<int32_t>();
+  batch_.query_start_loc = query_start_loc_.lent_as<int32_t>();
+  batch_.seq_lens = seq_lens_.lent_as<int32_t>();
   if (host_lengths) {
-    query_start_loc_host_ = block_of("query_start_loc_host", starts);
-    seq_lens_host_ = block_of("seq_lens_host", key_lens_);
+    query_start_loc_host_ = block_of("query_start_loc_host", starts, Side::kHost);
+    seq_lens_host_ = block_of("seq_lens_host", key_lens_, Side::kHost);
     batch_.query_start_loc_host = query_start_loc_host_.as<int32_t>();
     batch_.seq_lens_host = seq_lens_host_.as<int32_t>();
   }
@@ -39,7 +39,7 @@ Batch::Batch(const Case& c, const anyattn_limits& limits, bool loose, bool host_
     std::vector<uint8_t> causal;
     for (int value : c.causal) causal.push_back(value ? 1 : 0);
     causal_ = block_of("causal", causal);
-    batch_.causal = causal_.as<uint8_t>();
+    batch_.causal = causal_.lent_as<uint8_t>();
   }
   if (!c.mm.empty()) {
     std::vector<int32_t> mm_starts{0}, ranges;
@@ -51,8 +51,8 @@ Batch::Batch(const Case& c, const anyattn_limits& limits, bool loose, bool host_
     }
     mm_start_ = block_of("mm_prefix_start_loc", mm_starts);
     mm_ranges_ = block_of("mm_prefix_ranges", ranges);
-    batch_.mm_prefix_start_loc = mm_start_.as<int32_t>();
-    batch_.mm_prefix_ranges = mm_ranges_.as<int32_t>();
+    batch_.mm_prefix_start_loc = mm_start_.lent_as<int32_t>();
+    batch_.mm_prefix_ranges = mm_ranges_.lent_as<int32_t>();
   }
 }
 
@@ -63,7 +63,7 @@ void Batch::set_table(const std::vector<std::vector<int64_t>>& rows, const anyat
     for (size_t i = 0; i < rows[r].size(); ++i) entries[r * static_cast<size_t>(stride) + i] = static_cast<int32_t>(rows[r][i]);
   }
   table_ = block_of("block_table", entries);
-  batch_.block_table = table_.as<int32_t>();
+  batch_.block_table = table_.lent_as<int32_t>();
   batch_.block_table_stride = stride;
 }
 
@@ -75,7 +75,7 @@ void Batch::set_key_starts() {
   std::vector<int32_t> starts{0};
   for (int32_t length : key_lens_) starts.push_back(starts.back() + length);
   key_start_loc_ = block_of("key_start_loc", starts);
-  batch_.key_start_loc = key_start_loc_.as<int32_t>();
+  batch_.key_start_loc = key_start_loc_.lent_as<int32_t>();
 }
 
 void Batch::check() const {

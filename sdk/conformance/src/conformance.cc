@@ -2,6 +2,7 @@
 #include "anyattn/conformance/conformance.h"
 
 #include <algorithm>
+#include <memory>
 #include <sstream>
 
 #include "failure.h"
@@ -170,20 +171,26 @@ Report run(const std::string& plugin_path, const Options& options) {
   Host host(options.plugin_options, options.isa_mask);
   const PluginFile file = open_plugin(plugin_path, host);
   Report report;
+  std::unique_ptr<Device> device;
+  if (options.device != "cpu") {
+    device = std::make_unique<Device>(options.provider_file.empty() ? file.path : options.provider_file, options.device,
+                                      host.table());
+    device->probe();
+  }
   report.path = file.path;
   report.plugin_id = file.plugin.id ? file.plugin.id : "";
   std::string names;
   for (const anyattn_backend& backend : file.backends) {
     names += std::string(names.empty() ? "" : ", ") + backend.name;
-    if (backend.device_kind != ANYATTN_DEVICE_CPU) continue;
+    if (backend.device_kind != (device ? device->kind() : ANYATTN_DEVICE_CPU)) continue;
     if (!options.backend.empty() && options.backend != backend.name) continue;
-    const Subject subject{&host, backend, cpu_device_facts(), options.stories_file};
+    const Subject subject{&host, backend, cpu_device_facts(), options.stories_file, device.get()};
     report.backends.push_back(run_backend(subject, cases, options));
   }
   if (report.backends.empty()) {
-    throw std::runtime_error(file.path + ": no backend " +
-                             (options.backend.empty() ? "for the CPU" : "'" + options.backend + "' for the CPU") +
-                             "; the file has " + (names.empty() ? "none" : names));
+    throw std::runtime_error(file.path + ": no backend " + (options.backend.empty() ? "" : "'" + options.backend + "' ") +
+                             "for " + (options.device == "cpu" ? "the CPU" : options.device) + "; the file has " +
+                             (names.empty() ? "none" : names));
   }
   return report;
 }

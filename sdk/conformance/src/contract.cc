@@ -108,7 +108,7 @@ class Ready {
     slots_.write_raw(std::vector<int64_t>{16});
     cache = {.struct_size = ANYATTN_CACHE_SIZE,
              .reserved = 0,
-             .base = memory_.base(),
+             .base = memory_.lent(),
              .block_stride_bytes = memory_.stride(),
              .num_blocks = memory_.num_blocks(),
              .spec = session.layout().spec()};

@@ -11,10 +11,13 @@ namespace {
 using namespace anyattn::conformance;
 
 constexpr const char* kUsage =
-    "anyattn-conformance FILE [--backend NAME] [--case \"TEXT\"]... [--only PATTERN] [--grid small|full] [--json FILE]\n"
+    "anyattn-conformance FILE [--backend NAME] [--device KIND:N --provider FILE] [--case \"TEXT\"]... [--only PATTERN] [--grid "
+    "small|full] [--json FILE]\n"
     "                    [--option KEY=VALUE]... [--must-pass FILE] [--stories FILE] [--isa-mask HEX] [--in-process]\n"
     "                    [--verbose] [--list]\n"
-    "Runs the cases of the conformance kit against the CPU backends of a plugin file.\n"
+    "Runs the cases of the conformance kit against the backends of a plugin file.\n"
+    "  --device     cpu (the default), cuda:0, hip:1 ...: backends for this device, in its memory\n"
+    "  --provider   plugin file with the provider of that device; else FILE has it\n"
     "  --only       cases whose name matches the pattern ('*' is any text)\n"
     "  --must-pass  patterns of cases that may not be refused, one a line; else the list built in for the backend's name\n"
     "  --stories    attention dump of the small model; without it those cases are skipped\n"
@@ -69,6 +72,10 @@ Command read_command(int count, char** words) {
     const std::string word = words[at];
     if (word == "--backend")
       command.options.backend = value();
+    else if (word == "--device")
+      command.options.device = value();
+    else if (word == "--provider")
+      command.options.provider_file = value();
     else if (word == "--case")
       command.options.case_texts.push_back(value());
     else if (word == "--only")

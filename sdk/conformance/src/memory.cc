@@ -14,7 +14,6 @@ namespace anyattn::conformance {
 namespace {
 
 constexpr size_t kAlignment = 256;
-constexpr size_t kCanaryBytes = 512;
 constexpr uint16_t kCanary = 0x7fe5;              // a NaN in float16, bfloat16 and, twice, in float32
 constexpr uint64_t kWholeCacheBytes = 64u << 20;  // up to here every block counts as used
 
@@ -31,13 +30,15 @@ bool painted(const std::byte* at, size_t bytes) {
 
 }  // namespace
 
-Block::Block(std::string name, size_t bytes, Fill fill) : name_(std::move(name)), bytes_(bytes) {
+Block::Block(std::string name, size_t bytes, Fill fill, Side side) : name_(std::move(name)), bytes_(bytes) {
   store_.resize(bytes + 2 * kCanaryBytes + kAlignment);
   const auto start = reinterpret_cast<uintptr_t>(store_.data()) + kCanaryBytes;
   offset_ = (start + kAlignment - 1) / kAlignment * kAlignment - reinterpret_cast<uintptr_t>(store_.data());
   paint(store_.data() + offset_ - kCanaryBytes, kCanaryBytes);
   paint(store_.data() + offset_ + bytes_, kCanaryBytes);
   refill(fill);
+  if (bytes_ && side == Side::kDevice && lending_device())
+    twin_ = std::make_unique<Twin>(store_.data() + offset_ - kCanaryBytes, bytes_ + 2 * kCanaryBytes);
 }
 
 void Block::refill(Fill fill) {
@@ -71,9 +72,19 @@ CacheMemory::CacheMemory(uint64_t num_blocks, uint64_t block_stride_bytes, std::
     throw std::runtime_error(text("the kit cannot make %zu bytes of a cache writable", inner_bytes_));
   }
   paint(base_ + num_blocks_ * stride_, inner_bytes_ - num_blocks_ * stride_);
+  if (!lending_device()) return;
+  twin_ = std::make_unique<Twin>(base_, inner_bytes_);
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const int64_t id : used_) ranges.emplace_back(static_cast<uint64_t>(id) * stride_, stride_);
+  if (used_.size() == num_blocks_) ranges = {{0, num_blocks_ * stride_}};
+  if (inner_bytes_ > num_blocks_ * stride_) ranges.emplace_back(num_blocks_ * stride_, inner_bytes_ - num_blocks_ * stride_);
+  twin_->only(std::move(ranges));
 }
 
-CacheMemory::~CacheMemory() { munmap(map_, map_bytes_); }
+CacheMemory::~CacheMemory() {
+  twin_.reset();
+  munmap(map_, map_bytes_);
+}
 
 std::vector<std::byte> CacheMemory::image() const {
   std::vector<std::byte> bytes(used_.size() * stride_);

@@ -52,7 +52,7 @@ PagedCache::PagedCache(const Case& c, const Layout& layout, const std::vector<st
   poison_all(poison);
   image_ = memory_->image();
   cache_.struct_size = ANYATTN_CACHE_SIZE;
-  cache_.base = memory_->base();
+  cache_.base = memory_->lent();
   cache_.block_stride_bytes = memory_->stride();
   cache_.num_blocks = num_blocks_;
   cache_.spec = layout_.spec();

@@ -158,7 +158,7 @@ Outputs decode(Session& session, const Case& c, const MlaData& data, uint32_t ra
 
 // Rows of one chunk out of the cache: they must be the stored values, rounded once to the query's dtype.
 void gather(Session& session, LatentStep& step, const Case& c, const MlaData& data, const ChunkPlan& plan) {
-  const Block row_start = block_of("row_start_loc", plan.row_start_loc), start = block_of("context_start", plan.context_start);
+  Block row_start = block_of("row_start_loc", plan.row_start_loc), start = block_of("context_start", plan.context_start);
   Tensor kv_c("gathered kv_c", c.dtype, plan.row_start_loc.back(), {c.kv_lora_rank}, c.fused ? 8 : 0);
   Tensor k_pe("gathered k_pe", c.dtype, plan.row_start_loc.back(), {c.rope});
   anyattn_context_chunk chunk{};
@@ -166,8 +166,8 @@ void gather(Session& session, LatentStep& step, const Case& c, const MlaData& da
   chunk.num_reqs = static_cast<uint32_t>(c.lens.size());
   chunk.num_rows = static_cast<uint32_t>(plan.row_start_loc.back());
   chunk.max_rows = static_cast<uint32_t>(c.context_chunk);
-  chunk.row_start_loc = row_start.as<int32_t>();
-  chunk.context_start = start.as<int32_t>();
+  chunk.row_start_loc = row_start.lent_as<int32_t>();
+  chunk.context_start = start.lent_as<int32_t>();
   anyattn_context_gather_args args{};
   args.struct_size = ANYATTN_CONTEXT_GATHER_ARGS_SIZE;
   args.cache = step.cache().view();
@@ -211,8 +211,7 @@ Outputs mha(Session& session, const Case& c, const MlaData& data, const ChunkPla
     max_query_len = std::max(max_query_len, static_cast<uint32_t>(c.lens[r].query_len));
     max_key_len = std::max(max_key_len, static_cast<uint32_t>(count));
   }
-  const Block query_start = block_of("query_start_loc", data.query_start_loc),
-              key_start = block_of("key_start_loc", key_starts);
+  Block query_start = block_of("query_start_loc", data.query_start_loc), key_start = block_of("key_start_loc", key_starts);
   Tensor q("q", c.dtype, data.num_tokens, {heads, depth}), k("k", c.dtype, key_starts.back(), {heads, depth});
   Tensor v("v", c.dtype, key_starts.back(), {heads, c.v_head_dim}, c.fused ? 8 : 0);
   Tensor out("out", c.dtype, data.num_tokens, {heads, c.v_head_dim}),
@@ -228,8 +227,8 @@ Outputs mha(Session& session, const Case& c, const MlaData& data, const ChunkPla
   args.causal = plan ? 0 : 1;
   args.max_query_len = max_query_len;
   args.max_key_len = max_key_len;
-  args.query_start_loc = query_start.as<int32_t>();
-  args.key_start_loc = key_start.as<int32_t>();
+  args.query_start_loc = query_start.lent_as<int32_t>();
+  args.key_start_loc = key_start.lent_as<int32_t>();
   args.q = q.view();
   args.k = k.view();
   args.v = v.view();

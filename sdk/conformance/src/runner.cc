@@ -41,7 +41,12 @@ CaseResult run_case(const Subject& subject, const Case& c) {
   result.c = c;
   const auto start = std::chrono::steady_clock::now();
   try {
-    dispatch(subject, c, &result);
+    Subject ready = subject;
+    if (ready.device) {
+      ready.facts = ready.device->open();
+      lend_on(ready.device);
+    }
+    dispatch(ready, c, &result);
   } catch (const Refused& refused) {
     result.reasons = refused.reasons;
     settle(&result, Verdict::kRefused, refused.reasons[0].text());

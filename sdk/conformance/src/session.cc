@@ -109,7 +109,7 @@ void Session::create(const Case& c, uint32_t rank) {
   error.expect_ok(backend.memory(impl_, &limits_, &memory_, error.get()), "memory");
   scratch_ = Block("scratch", memory_.scratch_bytes, Fill::kNan);
   uint32_t level = 0;
-  error.expect_ok(backend.warmup(impl_, &limits_, nullptr, scratch_.data(), &level, error.get()), "warmup");
+  error.expect_ok(backend.warmup(impl_, &limits_, nullptr, scratch_.lent(), &level, error.get()), "warmup");
   scratch_.check();
   if (static_cast<int>(level) < c.graph_level)
     throw Failure(text("warmup reaches graph level %u; supports took %d", level, c.graph_level));
@@ -119,9 +119,10 @@ void Session::create(const Case& c, uint32_t rank) {
 
 void Session::create_step(Step* step) {
   step->persistent = Block("persistent", memory_.persistent_bytes, Fill::kZero);
-  step->pinned = Block("pinned", memory_.pinned_bytes, Fill::kZero);
+  upload_all();
+  step->pinned = Block("pinned", memory_.pinned_bytes, Fill::kZero, Side::kHost);
   ErrorText error;
-  const int32_t status = subject_.backend.metadata_create(impl_, &limits_, mode_, step->persistent.data(), step->pinned.data(),
+  const int32_t status = subject_.backend.metadata_create(impl_, &limits_, mode_, step->persistent.lent(), step->pinned.data(),
                                                           &step->metadata, error.get());
   const bool no_graphs = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE && answer_.report.graph_level == ANYATTN_GRAPH_NEVER;
   if (no_graphs && status == ANYATTN_UNSUPPORTED) throw NotOffered("no graph is ever captured");
@@ -150,7 +151,7 @@ void Session::refuse_again() {
 
 void* Session::scratch() {
   scratch_.refill(Fill::kNan);
-  return scratch_.data();
+  return scratch_.lent();
 }
 
 void Session::update(const anyattn_batch& batch) {

@@ -24,6 +24,7 @@ struct Subject {
   anyattn_backend backend{};
   anyattn_device_facts facts{};
   std::string model_file;
+  Device* device = nullptr;  // null: the CPU
 };
 
 // The backend says no, with reasons.
@@ -67,8 +68,10 @@ class Session {
   void hot(const char* slot, Call&& call) {
     const size_t lines = subject_.host->log().size();
     ErrorText error;
+    upload_all();
     const int32_t status = call(error.get());
     error.expect_ok(status, slot);
+    download_all();
     check_hot(slot, lines);
   }
 

@@ -26,8 +26,9 @@ Tensor::Tensor(const char* name, uint32_t dtype, int64_t rows, std::vector<int64
 anyattn_tensor Tensor::view() {
   anyattn_tensor tensor{};
   if (!present()) return tensor;
-  tensor.data = block_.data();
-  tensor.device_type = static_cast<int32_t>(ANYATTN_DEVICE_CPU);
+  tensor.data = block_.lent();
+  tensor.device_type = static_cast<int32_t>(lending_device() ? lending_device()->kind() : ANYATTN_DEVICE_CPU);
+  tensor.device_id = lending_device() ? lending_device()->ordinal() : 0;
   tensor.ndim = static_cast<int32_t>(shape_.size());
   tensor.dtype_code = static_cast<uint8_t>(dtype_ & 0xffu);
   tensor.dtype_bits = static_cast<uint8_t>((dtype_ >> 8) & 0xffu);

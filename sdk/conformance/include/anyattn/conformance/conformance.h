@@ -59,7 +59,9 @@ struct Report {
 };
 
 struct Options {
-  std::string backend;                  // empty: every backend for the CPU
+  std::string backend;                  // empty: every backend for the device
+  std::string device = "cpu";           // or cuda:0, hip:1 ...: memory then comes from a device provider
+  std::string provider_file;            // a plugin file with the device's provider; empty: the checked file has it
   std::vector<std::string> case_texts;  // empty: the grid
   std::string name_filter;              // pattern with *; empty: all
   Grid grid = Grid::kSmall;
