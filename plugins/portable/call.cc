@@ -11,7 +11,7 @@ constexpr double kLn2 = 0.69314718055994530942;
 
 uint64_t part_bytes(const Tile& tile) {
   const auto floats =
-      2 * static_cast<uint64_t>(tile.slots) * static_cast<uint64_t>(tile.rows) * static_cast<uint64_t>(tile.columns + 2);
+      2 * static_cast<uint64_t>(tile.slots) * static_cast<uint64_t>(tile.rows) * static_cast<uint64_t>(tile.columns + 4);
   return (floats * sizeof(float) + 255) / 256 * 256;
 }
 

@@ -17,6 +17,7 @@ struct Driver {
   int (*get_function)(void**, void*, const char*) = nullptr;
   int (*set_attribute)(void*, int, int) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
+  int (*launch_ex)(const vendor::LaunchConfig*, void*, void**, void**) = nullptr;
   void* error_string = nullptr;
 };
 
@@ -34,6 +35,8 @@ const Driver& driver() {
     d.launch =
         library.get<int(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**)>(
             vendor::kLaunch);
+    if (vendor::kLaunchEx)
+      d.launch_ex = reinterpret_cast<decltype(d.launch_ex)>(library.find(vendor::kLaunchEx));  // absent: no overlap
     d.error_string = library.find(vendor::kErrorString);
     return d;
   }();
@@ -58,6 +61,18 @@ void launch(void* function, int programs, int threads, int shared, const Args& a
   check(driver().launch(function, static_cast<unsigned>(programs), 1, 1, static_cast<unsigned>(threads), 1, 1,
                         static_cast<unsigned>(shared), stream, parameters, nullptr),
         what);
+}
+
+// The same, allowed to begin while the launch before it drains.
+template <class Args>
+void launch_overlapping(void* function, int programs, int threads, const Args& args, void* stream, const char* what) {
+  vendor::LaunchAttribute attribute{};
+  attribute.id = vendor::kProgrammatic;
+  attribute.value.allowed = 1;
+  const vendor::LaunchConfig config{
+      {static_cast<unsigned>(programs), 1, 1}, {static_cast<unsigned>(threads), 1, 1}, 0, stream, &attribute, 1};
+  void* parameters[] = {const_cast<void*>(static_cast<const void*>(&args))};
+  check(driver().launch_ex(&config, function, parameters, nullptr), what);
 }
 
 }  // namespace
@@ -130,7 +145,12 @@ void Kernels::attend(int lane, const AttendArgs& args, void*, void* stream) cons
          stream, "forward");
 }
 void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const {
-  launch(impl_->modules[lane].merge_parts, impl_->spec.lanes[lane].slots, kRowThreads, 0, args, stream, "forward");
+  void* function = impl_->modules[lane].merge_parts;
+  const int programs = impl_->spec.lanes[lane].slots * merge_shares(impl_->spec.lanes[lane]);
+  if (driver().launch_ex && vendor::overlaps(impl_->facts))
+    launch_overlapping(function, programs, kRowThreads, args, stream, "forward");
+  else
+    launch(function, programs, kRowThreads, 0, args, stream, "forward");
 }
 void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];

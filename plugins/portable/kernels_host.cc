@@ -16,6 +16,8 @@ constexpr int kHostRows = 16, kHostKeys = 64, kHostColumns = 256;
 
 #define AA_FN
 #define AA_UNROLL
+#define AA_UNROLL_FOUR
+#define AA_SHARED
 class Programs {
  public:
   Programs(const Config& config, const Tile& cut)
@@ -48,11 +50,14 @@ class Programs {
 };
 #undef AA_FN
 #undef AA_UNROLL
+#undef AA_UNROLL_FOUR
+#undef AA_SHARED
 
 uint64_t tile_bytes(const Specialisation& spec) {
   const auto head = static_cast<uint64_t>(padded_to(spec.cfg.head_size, 16)),
              columns = static_cast<uint64_t>(spec.lanes[0].columns);
-  const uint64_t floats = (kHostRows + kHostKeys) * head + kHostKeys * columns + 2 * kHostRows + kHostRows * (columns + 8);
+  const uint64_t floats =
+      (kHostRows + kHostKeys) * head + kHostKeys * columns + 2 * kHostRows + kHostRows * (columns + 8) + 4 * kHostKeys;
   return (floats * sizeof(float) + 255) / 256 * 256;
 }
 
@@ -76,8 +81,9 @@ void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation&
   tile.head_units =
       cfg.num_kv_heads * ((cfg.group + tile.heads - 1) / tile.heads) * ((cfg.head_size_v + tile.columns - 1) / tile.columns);
   tile.max_query = std::numeric_limits<int>::max();
-  tile.slots = static_cast<int>(4 * host.num_workers());  // so that a slow thread does not hold up the others
-  tile.min_tiles = 4;                                     // 256 keys: below, joining costs more than it saves
+  tile.slots =
+      std::min(kMaxSlots, static_cast<int>(4 * host.num_workers()));  // so that a slow thread does not hold up the others
+  tile.min_tiles = 4;                                                 // 256 keys: below, joining costs more than it saves
 }
 
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec) { return host.num_workers() * tile_bytes(spec); }
@@ -110,7 +116,7 @@ void Kernels::merge_parts(int lane, const AttendArgs& args, void*) const {
   const Tile& tile = impl_->spec.lanes[lane];
   impl_->host.parallel_for(static_cast<uint64_t>(tile.slots), 4, [&](uint64_t begin, uint64_t end, uint32_t) {
     Programs programs(impl_->spec.cfg, tile);
-    for (uint64_t i = begin; i < end; ++i) programs.merge_parts(args, static_cast<int>(i));
+    for (uint64_t i = begin; i < end; ++i) programs.merge_parts(args, static_cast<int>(i), 0, 1);
   });
 }
 

@@ -14,7 +14,6 @@ struct Unit {
   bool causal;
 };
 
-AA_FN int round_up(int n, int step) { return (n + step - 1) / step * step; }
 AA_FN int least(int a, int b) { return a < b ? a : b; }
 AA_FN int most(int a, int b) { return a > b ? a : b; }
 
@@ -53,47 +52,84 @@ AA_FN void visible(const BatchView& batch, int req, int keys, bool causal, int p
   *end = none ? 0 : local_count(last);
 }
 
-// Where a key's row lies; null outside the piece, or where the table names no block of the cache.
-AA_FN const char* key_row(const AttendArgs& a, const BatchView& batch, const Unit& u, const Rows& rows, int key) {
-  if (key >= u.last_key) return nullptr;
-  const char* head = rows.data + (int64_t)u.kv_head * rows.head_bytes;
-  if (cfg.block_size == 0) return head + ((int64_t)batch.key_start_loc[u.req] + key) * rows.token_bytes;
-  const int block = batch.block_table[(int64_t)u.req * batch.table_stride + key / cfg.block_size];
-  if ((uint64_t)(int64_t)block >= a.num_blocks) return nullptr;
-  return head + (int64_t)block * a.block_bytes + (int64_t)(key % cfg.block_size) * rows.token_bytes;
+// Where this thread's rows of a tile of keys lie in k and v; -1 outside the piece, or where the table names no block. Looked
+// up one tile ahead of the loads, so that no load waits for the table.
+struct RowOffsets {
+  int64_t k[kLookups], v[kLookups];
+};
+AA_FN RowOffsets find_rows(const AttendArgs& a, const BatchView& batch, const Unit& u, int first) {
+  RowOffsets found;
+  AA_UNROLL
+  for (int n = 0; n < kLookups; ++n) {
+    const int row = thread() + n * kThreads, key = first + row;
+    found.k[n] = found.v[n] = -1;
+    if (row >= tile.keys || key >= u.last_key) continue;
+    if (cfg.block_size == 0) {
+      found.k[n] = ((int64_t)batch.key_start_loc[u.req] + key) * a.k.token_bytes;
+      found.v[n] = ((int64_t)batch.key_start_loc[u.req] + key) * a.v.token_bytes;
+      continue;
+    }
+    const int block_size = cfg.block_size > 0 ? cfg.block_size : 1;
+    const int block = batch.block_table[(int64_t)u.req * batch.table_stride + key / block_size];
+    if ((uint64_t)(int64_t)block >= a.num_blocks) continue;
+    found.k[n] = (int64_t)block * a.block_bytes + key % block_size * a.k.token_bytes;
+    found.v[n] = (int64_t)block * a.block_bytes + key % block_size * a.v.token_bytes;
+  }
+  return found;
+}
+AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
+  AA_UNROLL
+  for (int n = 0; n < kLookups; ++n) {
+    const int row = thread() + n * kThreads;
+    if (row >= tile.keys) continue;
+    tiles.offsets(stage)[2 * row] = found.k[n];
+    tiles.offsets(stage)[2 * row + 1] = found.v[n];
+  }
 }
 
-AA_FN void load_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, int stage, int first) {
-  for (int i = thread(); i < tile.keys * kChunksK; i += num_threads()) {
+AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
+  const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
+  AA_UNROLL
+  for (int n = 0; n < (tile.keys * kChunksK + kThreads - 1) / kThreads; ++n) {
+    const int i = thread() + n * kThreads;
+    if ((tile.keys * kChunksK) % kThreads != 0 && i >= tile.keys * kChunksK) break;
     const int row = i / kChunksK, chunk = i % kChunksK;
-    tiles.fill_k(stage, row, chunk, key_row(a, batch, u, a.k, first + row));
+    const int64_t offset = tiles.offsets(stage)[2 * row];
+    tiles.fill_k(stage, row, chunk, k, offset);
   }
   if (cfg.latent) return;
-  for (int i = thread(); i < tile.keys * kChunksV; i += num_threads()) {
+  const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
+  AA_UNROLL
+  for (int n = 0; n < (tile.keys * kChunksV + kThreads - 1) / kThreads; ++n) {
+    const int i = thread() + n * kThreads;
+    if ((tile.keys * kChunksV) % kThreads != 0 && i >= tile.keys * kChunksV) break;
     const int row = i / kChunksV, chunk = i % kChunksV;
-    tiles.fill_v(stage, row, chunk, u.column, key_row(a, batch, u, a.v, first + row));
+    const int64_t offset = tiles.offsets(stage)[2 * row + 1];
+    tiles.fill_v(stage, row, chunk, u.column, v, offset);
   }
 }
 
 AA_FN void load_query(const AttendArgs& a, const Unit& u, const Tiles& tiles) {
-  for (int i = thread(); i < tile.rows * kChunksK; i += num_threads()) {
+  for (int n = 0; n < (tile.rows * kChunksK + kThreads - 1) / kThreads; ++n) {
+    const int i = thread() + n * kThreads;
+    if ((tile.rows * kChunksK) % kThreads != 0 && i >= tile.rows * kChunksK) break;
     const int row = i / kChunksK, chunk = i % kChunksK;
     const int token = row / tile.heads, head = row % tile.heads;
-    const char* from = nullptr;
     const int element = chunk * kChunk;
-    if (token < u.tokens && head < u.heads && element < cfg.head_size) {
-      const Rows& part = a.q[element >= cfg.q_split];
-      from = part.data + (int64_t)(u.first_row + u.first_token + token) * part.token_bytes +
-             (int64_t)(u.first_head + head) * part.head_bytes +
-             (int64_t)(element >= cfg.q_split ? element - cfg.q_split : element) * kElementBytes;
-    }
-    tiles.fill_q(row, chunk, from);
+    const bool inside = token < u.tokens && head < u.heads && element < cfg.head_size;
+    const Rows& part = a.q[element >= cfg.q_split];
+    const int64_t offset = (int64_t)(u.first_row + u.first_token + token) * part.token_bytes +
+                           (int64_t)(u.first_head + head) * part.head_bytes +
+                           (int64_t)(element >= cfg.q_split ? element - cfg.q_split : element) * kElementBytes;
+    tiles.fill_q(row, chunk, part.data, inside ? offset : -1);
   }
 }
 
-// Score in base 2, its bias included.
+// Scores are kept in base 2. Where nothing is added to them, the factor enters with the exponent, one operation a score.
+AA_FN constexpr bool plain_scores() { return cfg.soft_cap == 0 && cfg.alibi == kAlibiNone; }
+
 AA_FN float biased(float s, float scale, float slope, int key, int p) {
-  if (cfg.soft_cap == 0 && cfg.alibi == kAlibiNone) return s * (scale * kLog2e);
+  if (plain_scores()) return s;
   s *= scale;
   if (cfg.soft_cap != 0) s = cfg.soft_cap * tanh_of(s * (1 / (cfg.soft_cap != 0 ? cfg.soft_cap : 1)));
   if (cfg.alibi != kAlibiNone) {
@@ -112,61 +148,71 @@ struct State {
 };
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
+  const float factor = plain_scores() ? a.softmax_scale * kLog2e : 1;
   int begin[kLaneRows], end[kLaneRows], position[kLaneRows];
   float slope[kLaneRows];
+  int all_begin = 0, all_end = kForever;  // keys that every row of this lane sees
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
     const int row = row_of(i), token = row / tile.heads, head = row % tile.heads;
     const bool used = token < u.tokens && head < u.heads;
-    begin[i] = end[i] = 0;
+    begin[i] = 0;
+    end[i] = kForever;  // rows past the unit's see zeros and are not written
     slope[i] = 0;
     position[i] = u.first_position + u.first_token + token;
     if (used) visible(batch, u.req, u.keys, u.causal, position[i], &begin[i], &end[i]);
     if (used && cfg.alibi != kAlibiNone) slope[i] = a.slopes[u.first_head + head];
+    all_begin = most(all_begin, begin[i]);
+    all_end = least(all_end, end[i]);
     state.maximum[i] = -kInfinity;
     state.sum[i] = 0;
     AA_UNROLL
     for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] = 0;
   }
   const int steps = (u.last_key - u.first_key + tile.keys - 1) / tile.keys;
+  for (int s = 0; s < tile.stages; ++s) post_rows(tiles, s, find_rows(a, batch, u, u.first_key + s * tile.keys));
+  barrier();
   for (int s = 0; s < tile.stages - 1; ++s) {
-    if (s < steps) load_keys(a, batch, u, tiles, s, u.first_key + s * tile.keys);
+    if (s < steps) load_keys(a, u, tiles, s);
     commit_loads();
   }
   for (int step = 0; step < steps; ++step) {
-    const int first = u.first_key + step * tile.keys, stage = step % tile.stages;
-    const int next = step + tile.stages - 1;
-    if (tile.stages == 1) {
-      barrier();
-      load_keys(a, batch, u, tiles, 0, first);
-      commit_loads();
-      wait_loads(0);
-      barrier();
-    } else {
+    const int first = u.first_key + step * tile.keys, stage = step % tile.stages, next = step + tile.stages - 1;
+    if (tile.stages > 1) {
       wait_loads(tile.stages - 2);
       barrier();
-      if (next < steps) load_keys(a, batch, u, tiles, next % tile.stages, u.first_key + next * tile.keys);
-      commit_loads();
     }
+    if (next < steps) load_keys(a, u, tiles, next % tile.stages);
+    commit_loads();
+    if (tile.stages == 1) {
+      wait_loads(0);
+      barrier();
+    }
+    const RowOffsets ahead = find_rows(a, batch, u, u.first_key + (next + 1) * tile.keys);
     Scores s;
     dot_qk(tiles, stage, s);
+    const bool masked = first < all_begin || first + tile.keys > all_end;
+    AA_UNROLL
+    for (int i = 0; i < kLaneRows; ++i) {
+      AA_UNROLL
+      for (int j = 0; j < kLaneKeys; ++j) {
+        const int key = first + key_of(j);
+        s.at[i][j] = biased(s.at[i][j], a.softmax_scale, slope[i], key, position[i]);
+        if (masked && (key < begin[i] || key >= end[i])) s.at[i][j] = -kInfinity;
+      }
+    }
     AA_UNROLL
     for (int i = 0; i < kLaneRows; ++i) {
       float top = state.maximum[i];
       AA_UNROLL
-      for (int j = 0; j < kLaneKeys; ++j) {
-        const int key = first + key_of(j);
-        const float score = biased(s.at[i][j], a.softmax_scale, slope[i], key, position[i]);
-        s.at[i][j] = key >= begin[i] && key < end[i] ? score : -kInfinity;
-        top = larger(top, s.at[i][j]);
-      }
+      for (int j = 0; j < kLaneKeys; ++j) top = larger(top, s.at[i][j]);
       top = row_max(top);
-      const float base = top == -kInfinity ? 0 : top;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
-      const float shrink = exp2_of(state.maximum[i] - base);
+      const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
+      const float shrink = exp2_of(state.maximum[i] * factor - base);
       float sum = 0;
       AA_UNROLL
       for (int j = 0; j < kLaneKeys; ++j) {
-        s.at[i][j] = exp2_of(s.at[i][j] - base);
+        s.at[i][j] = exp2_of(s.at[i][j] * factor - base);
         sum += s.at[i][j];
       }
       state.maximum[i] = top;
@@ -175,10 +221,16 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] *= shrink;
     }
     dot_pv(tiles, stage, u.column, s, state.o);
+    if (tile.stages == 1) barrier();
+    post_rows(tiles, stage, ahead);
+    if (tile.stages == 1) barrier();
   }
   wait_loads(0);
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) state.sum[i] = row_sum(state.sum[i]);
+  for (int i = 0; i < kLaneRows; ++i) {
+    state.maximum[i] *= factor;
+    state.sum[i] = row_sum(state.sum[i]);
+  }
 }
 
 // What a row's output is multiplied by, and its natural log-sum-exp; the sink counts in both.
@@ -204,48 +256,86 @@ AA_FN void write_lse(const AttendArgs& a, int64_t row, int head, float lse) {
   if (a.lse) a.lse[row * a.lse_token_stride + head * a.lse_head_stride] = lse * a.lse_factor;
 }
 
-// Joins the warps' states through shared memory and writes the rows, or the piece's state where the item is split.
-AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
-  barrier();  // nobody reads keys any more: their memory takes the accumulators
+
+// A lane's rows as they stand, where its warp has seen all keys of the piece.
+AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const State& state, float* part) {
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) {
+    const int r = row_of(i), token = r / tile.heads, head = r % tile.heads;
+    if (token >= u.tokens || head >= u.heads) continue;
+    if (part) {
+      float* row = part + (int64_t)r * (tile.columns + 4);
+      AA_UNROLL
+      for (int c = 0; c < lane_columns(); c += 2) store_two(row + 4 + column_of(c), state.o.at[i][c], state.o.at[i][c + 1]);
+      if (first_lane_of_row()) store_two(row, state.maximum[i], state.sum[i]);
+      continue;
+    }
+    const int64_t row = u.first_row + u.first_token + token;
+    const RowEnd end = end_row(a, u.first_head + head, state.maximum[i], state.sum[i]);
+    AA_UNROLL
+    for (int c = 0; c < lane_columns(); c += 2)
+      store_pair(a.out, row, u.first_head + head, u.column + column_of(c), state.o.at[i][c] * end.scale, state.o.at[i][c + 1] * end.scale);
+    if (first_lane_of_row() && u.column == 0) write_lse(a, row, u.first_head + head, end.lse);
+  }
+}
+
+// The same where warps have shared the keys: their states meet in shared memory.
+AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   float* staged = tiles.staged();
   const int pitch = tile.columns + 8;
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
     float* row = staged + (warp_n() * tile.rows + row_of(i)) * pitch;
     AA_UNROLL
-    for (int c = 0; c < lane_columns(); ++c) row[column_of(c)] = state.o.at[i][c];
+    for (int c = 0; c < lane_columns(); c += 2) store_two(row + column_of(c), state.o.at[i][c], state.o.at[i][c + 1]);
     if (first_lane_of_row()) {
       tiles.maximum()[warp_n() * tile.rows + row_of(i)] = state.maximum[i];
       tiles.sum()[warp_n() * tile.rows + row_of(i)] = state.sum[i];
     }
   }
   barrier();
-  const int quads = tile.columns / 4;
-  for (int i = thread(); i < tile.rows * quads; i += num_threads()) {
-    const int r = i / quads, c = i % quads * 4, token = r / tile.heads, head = r % tile.heads;
+  for (int r = thread(); r < tile.rows; r += kThreads) {  // each warp's share of a row, in place of its maximum
+    const int token = r / tile.heads, head = r % tile.heads;
     if (token >= u.tokens || head >= u.heads) continue;
-    float maximum = -kInfinity, sum = 0, value[4] = {0, 0, 0, 0};
+    float maximum = -kInfinity, sum = 0, scale = 1, weight[4];
     for (int n = 0; n < tile.warps_n; ++n) maximum = larger(maximum, tiles.maximum()[n * tile.rows + r]);
+    AA_UNROLL
     for (int n = 0; n < tile.warps_n; ++n) {
       const float top = tiles.maximum()[n * tile.rows + r];
-      if (top == -kInfinity) continue;
-      const float weight = exp2_of(top - maximum);
-      sum += tiles.sum()[n * tile.rows + r] * weight;
-      for (int e = 0; e < 4; ++e) value[e] += weight * staged[(n * tile.rows + r) * pitch + c + e];
+      weight[n] = top == -kInfinity ? 0 : exp2_of(top - maximum);
+      sum += weight[n] * tiles.sum()[n * tile.rows + r];
     }
     if (part) {
-      float* row = part + (int64_t)r * (tile.columns + 2);
-      for (int e = 0; e < 4; ++e) row[2 + c + e] = value[e];
-      if (c == 0) row[0] = maximum;
-      if (c == 0) row[1] = sum;
-      continue;
+      store_two(part + (int64_t)r * (tile.columns + 4), maximum, sum);
+    } else {
+      const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
+      scale = end.scale;
+      if (u.column == 0) write_lse(a, u.first_row + u.first_token + token, u.first_head + head, end.lse);
     }
-    const int64_t out_row = u.first_row + u.first_token + token;
-    const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
-    store_quad(a.out, out_row, u.first_head + head, u.column + c, value, end.scale);
-    if (c == 0 && u.column == 0) write_lse(a, out_row, u.first_head + head, end.lse);
+    AA_UNROLL
+    for (int n = 0; n < tile.warps_n; ++n) tiles.maximum()[n * tile.rows + r] = weight[n] * scale;
   }
-  barrier();  // before the next unit's keys land in the staged rows
+  barrier();
+  const int quads = tile.columns / 4, rows = least(u.tokens * tile.heads, tile.rows);
+  for (int i = thread(); i < rows * quads; i += kThreads) {
+    const int r = i / quads, c = i % quads * 4, token = r / tile.heads, head = r % tile.heads;
+    if (head >= u.heads) continue;
+    float value[4] = {0, 0, 0, 0};
+    AA_UNROLL
+    for (int n = 0; n < tile.warps_n; ++n)
+      for (int e = 0; e < 4; ++e) value[e] += tiles.maximum()[n * tile.rows + r] * staged[(n * tile.rows + r) * pitch + c + e];
+    if (part)
+      for (int e = 0; e < 4; ++e) part[(int64_t)r * (tile.columns + 4) + 4 + c + e] = value[e];
+    else
+      store_quad(a.out, u.first_row + u.first_token + token, u.first_head + head, u.column + c, value, 1);
+  }
+}
+
+AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
+  barrier();  // nobody reads keys any more: their memory takes the accumulators, or the next unit's keys
+  if (tile.warps_n == 1) return finish_rows(a, u, state, part);
+  join_warps(a, u, tiles, state, part);
+  barrier();
 }
 
 AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_unit, int tile_begin, int tile_end) {
@@ -293,16 +383,19 @@ AA_FN void clear_rows(const AttendArgs& a, const BatchView& batch, int program, 
 
 // A program of a fixed launch: its share of the list, whatever the lengths of this replay are.
 AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
-  const BatchView& batch = *a.kept;
+  let_next_launch();
+  const BatchView batch = *a.kept;
   Place at = a.lane.places[program];
   const Place end = a.lane.places[program + 1];
+  bool fresh = true;
   while (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)))) {
-    const Item item = a.lane.items[at.item];
+    const Item item = fresh ? at.first : a.lane.items[at.item];
+    fresh = false;
     const bool last = at.item == end.item && at.head == end.head;
     const int tile_end = last ? end.tile : item.tiles;
     const bool whole = at.tile == 0 && tile_end == item.tiles;
     const int number = 2 * program + (at.tile == 0);
-    float* part = whole ? nullptr : a.parts + (int64_t)number * tile.rows * (tile.columns + 2);
+    float* part = whole ? nullptr : a.parts + (int64_t)number * tile.rows * (tile.columns + 4);
     Unit u = unit_of(batch, item, batch.seq_lens[item.req], at.head, at.tile, tile_end);
     u.causal = is_causal(batch, item.req);
     attend_unit(a, batch, u, tiles, part);
@@ -337,9 +430,17 @@ AA_FN void attend_direct(const AttendArgs& a, const Tiles& tiles, int program) {
   }
 }
 
-// Joins the pieces of the unit that begins in program `s` and goes on in the next.
-AA_FN void merge_parts(const AttendArgs& a, int s) {
-  const BatchView& batch = *a.kept;
+AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, float maximum, float sum, const float (&value)[4]) {
+  const int64_t row = u.first_row + u.first_token + r / tile.heads;
+  const int head = u.first_head + r % tile.heads;
+  const RowEnd end = end_row(a, head, maximum, sum);
+  store_quad(a.out, row, head, u.column + column, value, end.scale);
+  if (column == 0 && u.column == 0) write_lse(a, row, head, end.lse);
+}
+
+// Joins the pieces of the unit that begins in program `s` and goes on in the next: rows `share`, share + shares, ...
+AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
+  const BatchView batch = *a.kept;
   const Place from = a.lane.places[s], next = a.lane.places[s + 1];
   if (next.tile == 0 || (from.item == next.item && from.head == next.head && from.tile > 0)) return;
   int last = s + 1;
@@ -349,25 +450,66 @@ AA_FN void merge_parts(const AttendArgs& a, int s) {
     ++last;
   }
   const Unit u = unit_of(batch, a.lane.items[next.item], 0, next.head, 0, 0);
-  const int64_t size = (int64_t)tile.rows * (tile.columns + 2);
-  const int quads = tile.columns / 4;
-  for (int i = thread(); i < tile.rows * quads; i += num_threads()) {
-    const int r = i / quads, c = i % quads * 4, token = r / tile.heads, head = r % tile.heads;
-    if (token >= u.tokens || head >= u.heads) continue;
-    const float* row = a.parts + (int64_t)r * (tile.columns + 2);
-    float maximum = row[(2 * s + 1) * size];
-    for (int p = s + 1; p <= last; ++p) maximum = larger(maximum, row[2 * p * size]);
-    float sum = 0, value[4] = {0, 0, 0, 0};
-    for (int p = s; p <= last; ++p) {
-      const float* part = row + (p == s ? 2 * s + 1 : 2 * p) * size;
-      if (part[0] == -kInfinity) continue;
-      const float weight = exp2_of(part[0] - maximum);
-      sum += weight * part[1];
-      for (int e = 0; e < 4; ++e) value[e] += weight * part[2 + c + e];
+  const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = last - s + 1;
+  const auto part_of = [&](int i, int r) {  // the first piece stands in its program's second place
+    return a.parts + ((int64_t)(i == 0 ? 2 * s + 1 : 2 * (s + i)) * tile.rows + r) * (tile.columns + 4);
+  };
+  wait_for_previous();
+  if (count <= kFewParts) {  // every row at once
+    const int mine = rows > share ? (rows - share + shares - 1) / shares : 0;
+    for (int i = thread(); i < mine * quads; i += num_threads()) {
+      const int r = share + i / quads * shares, c = i % quads * 4;
+      if (r % tile.heads >= u.heads) continue;
+      float top[kFewParts], sums[kFewParts], maximum = -kInfinity, sum = 0, value[4] = {0, 0, 0, 0};
+      AA_UNROLL
+      for (int p = 0; p < kFewParts; ++p) {
+        top[p] = p < count ? part_of(p, r)[0] : -kInfinity;
+        sums[p] = p < count ? part_of(p, r)[1] : 0;
+        maximum = larger(maximum, top[p]);
+      }
+      AA_UNROLL
+      for (int p = 0; p < kFewParts; ++p) {
+        if (top[p] == -kInfinity) continue;
+        const float weight = exp2_of(top[p] - maximum);
+        sum += weight * sums[p];
+        for (int e = 0; e < 4; ++e) value[e] += weight * part_of(p, r)[4 + c + e];
+      }
+      write_row(a, u, r, c, maximum, sum, value);
     }
-    const int64_t out_row = u.first_row + u.first_token + token;
-    const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
-    store_quad(a.out, out_row, u.first_head + head, u.column + c, value, end.scale);
-    if (c == 0 && u.column == 0) write_lse(a, out_row, u.first_head + head, end.lse);
+    return;
+  }
+  AA_SHARED float weights[kMaxParts], sums[kMaxParts], values[kMergeThreads * 4];
+  const int groups = most(1, least(kMergeThreads / quads, count)), lanes = kMergeThreads / groups;  // groups share the pieces
+  for (int r = share; r < rows; r += shares) {
+    if (r % tile.heads >= u.heads) continue;
+    for (int i = thread(); i < count; i += kMergeThreads) {
+      weights[i] = part_of(i, r)[0];
+      sums[i] = part_of(i, r)[1];
+    }
+    barrier();
+    float maximum = -kInfinity, sum = 0;
+    for (int i = 0; i < count; ++i) maximum = larger(maximum, weights[i]);
+    for (int i = 0; i < count; ++i) sum += weights[i] == -kInfinity ? 0 : sums[i] * exp2_of(weights[i] - maximum);
+    const int group = thread() / lanes;
+    for (int q = thread() % lanes; q < quads && group < groups; q += lanes) {
+      float value[4] = {0, 0, 0, 0};
+      AA_UNROLL_FOUR
+      for (int i = group; i < count; i += groups) {
+        const float weight = weights[i] == -kInfinity ? 0 : exp2_of(weights[i] - maximum);
+        const float* part = part_of(i, r) + 4 + 4 * q;
+        for (int e = 0; e < 4; ++e) value[e] += weight == 0 ? 0 : weight * part[e];
+      }
+      if (groups == 1) write_row(a, u, r, 4 * q, maximum, sum, value);
+      else for (int e = 0; e < 4; ++e) values[(group * quads + q) * 4 + e] = value[e];
+    }
+    barrier();
+    if (groups == 1) continue;
+    for (int q = thread(); q < quads; q += kMergeThreads) {
+      float value[4] = {0, 0, 0, 0};
+      for (int g = 0; g < groups; ++g)
+        for (int e = 0; e < 4; ++e) value[e] += values[(g * quads + q) * 4 + e];
+      write_row(a, u, r, 4 * q, maximum, sum, value);
+    }
+    barrier();
   }
 }

@@ -11,7 +11,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_a
   extern __shared__ __align__(128) char memory[];
   attend(a, Tiles{memory}, AA_PROGRAM);
 }
-extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) { merge_parts(a, AA_PROGRAM); }
+extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) {
+  merge_parts(a, AA_PROGRAM / kMergeShares, AA_PROGRAM % kMergeShares, kMergeShares);
+}
 extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a, a.lanes[AA_LANE], AA_LANE == 0); }
 extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_rows(a, AA_PROGRAM, AA_PROGRAMS); }
 extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) { gather_rows(a, AA_PROGRAM, AA_PROGRAMS); }

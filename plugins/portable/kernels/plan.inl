@@ -99,6 +99,7 @@ AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
     place.head = place.tile = place.reserved = 0;
     if (s == 0) place.item = 0;
     if (s > 0 && s < used) place = place_at(lane, num_items, all * s / used);
+    if (place.item < num_items) place.first = lane.items[place.item];
     lane.places[s] = place;
   }
 }

@@ -73,9 +73,11 @@ struct Item {
   int32_t reserved[2];
 };
 
-// Where a program begins: a unit and a tile in it. It ends where the next one begins.
+// Where a program begins: a unit and a tile in it. It ends where the next one begins. The item comes along, so that the
+// first keys are one load of the list away.
 struct Place {
   int32_t item, head, tile, reserved;
+  Item first;
 };
 
 // One lane's part of the persistent block.
@@ -103,7 +105,7 @@ struct AttendArgs {
   const BatchView* kept;  // null: `batch` counts, and units follow from the program's number
   BatchView batch;
   Lane lane;
-  float* parts;  // [2 * slots][rows][columns + 2]: running maximum, sum, unscaled output
+  float* parts;  // [2 * slots][rows][columns + 4]: running maximum, sum, unscaled output from the fifth on
   Rows q[2];
   Rows k, v;  // block 0 or row 0
   int64_t block_bytes;
@@ -144,6 +146,10 @@ struct GatherArgs {
   int32_t num_reqs, num_rows;
 };
 
+constexpr int kForever = 0x7fffffff;  // a key past every request
+
+constexpr int kMaxSlots = 1000, kMaxParts = kMaxSlots + 1, kFewParts = 4;
+
 constexpr int kMaxStates = 16;
 struct StateView {
   Rows out;
@@ -162,8 +168,8 @@ struct MergeArgs {
   double lse_factor;
 };
 
-// Bytes of shared memory a program of `attend` needs: q, then the key tiles (later the staged accumulators), then what warps
-// tell each other. Rows are padded to an odd number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
+// Bytes of shared memory a program of `attend` needs: q, then the key tiles (later the staged accumulators), where their rows
+// lie, then what warps tell each other. Rows are padded to an odd number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
 constexpr int element_bytes(const Config& cfg) { return cfg.kind == kF32 ? 4 : 2; }
 constexpr int padded_to(int n, int step) { return (n + step - 1) / step * step; }
 constexpr int pitch_bytes(int elements, int bytes) { return (padded_to(elements, 16) * bytes / 16 | 1) * 16; }
@@ -182,7 +188,11 @@ constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabili
   return cfg.kind == kF32 ? tile.rows * tile.keys * 4 : 0;
 }
 constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
-  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + 2 * tile.warps_n * tile.rows * 4;
+  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + tile.stages * tile.keys * 16 +
+         2 * tile.warps_n * tile.rows * 4;
 }
+
+// Programs that share the rows of one merge.
+constexpr int merge_shares(const Tile& tile) { return tile.rows > 16 ? tile.rows / 8 : 4; }
 
 }  // namespace anyattn::portable

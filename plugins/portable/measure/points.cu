@@ -88,12 +88,14 @@ __global__ void reference(const uint16_t* q, const uint16_t* cache, const int* t
 __global__ void neighbour(const uint4* weights, const float* x, float* y) {
   const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
   float sum = 0;
+#pragma unroll 8
   for (int i = lane; i < 1024; i += 32) {
-    const uint4 w = weights[row * 1024 + i];
-    const unsigned parts[4] = {w.x, w.y, w.z, w.w};
-    for (int e = 0; e < 4; ++e)
-      sum +=
-          __uint_as_float(parts[e] << 16) * x[8 * i + 2 * e] + __uint_as_float(parts[e] & 0xffff0000u) * x[8 * i + 2 * e + 1];
+    const uint4 w = __ldcs(weights + row * 1024 + i);
+    const float4 low = reinterpret_cast<const float4*>(x)[2 * i], high = reinterpret_cast<const float4*>(x)[2 * i + 1];
+    sum += __uint_as_float(w.x << 16) * low.x + __uint_as_float(w.x & 0xffff0000u) * low.y;
+    sum += __uint_as_float(w.y << 16) * low.z + __uint_as_float(w.y & 0xffff0000u) * low.w;
+    sum += __uint_as_float(w.z << 16) * high.x + __uint_as_float(w.z & 0xffff0000u) * high.y;
+    sum += __uint_as_float(w.w << 16) * high.z + __uint_as_float(w.w & 0xffff0000u) * high.w;
   }
   for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(~0u, sum, m);
   if (lane == 0) y[row] = sum;
@@ -322,6 +324,9 @@ class Point {
   void *scratch_, *persistent_;
 };
 
+uint4* light_weights;
+float *light_x, *light_y;
+
 template <class F>
 double graph_us(cudaStream_t stream, int calls, F&& record, double pause_s = 0) {
   cudaGraph_t graph;
@@ -338,7 +343,10 @@ double graph_us(cudaStream_t stream, int calls, F&& record, double pause_s = 0) 
   std::vector<double> times;
   double spent = 0;
   for (int i = 0; i < 30 && (i < 5 || spent < 40); ++i) {
-    if (pause_s > 0) usleep(static_cast<unsigned>(pause_s * 1e6));
+    if (pause_s > 0) {  // rested: a pause, a millisecond of light work that brings the clock back, one replay
+      usleep(static_cast<unsigned>(pause_s * 1e6));
+      for (int n = 0; n < 20; ++n) neighbour<<<1024, 256, 0, stream>>>(light_weights, light_x, light_y);
+    }
     CHECK(cudaEventRecord(from, stream));
     CHECK(cudaGraphLaunch(exec, stream));
     CHECK(cudaEventRecord(to, stream));
@@ -384,6 +392,9 @@ int main(int count, char** argument) {
   draw<<<4096, 256>>>(reinterpret_cast<uint16_t*>(weights), 8192ull * 8192, 99);
   float *x = device<float>(8192), *y = device<float>(8192);
   CHECK(cudaMemset(x, 0x3e, 8192 * 4));
+  light_weights = weights;
+  light_x = x;
+  light_y = y;
   const double between = graph_us(stream, 32, [&] {
     for (int i = 0; i < 32; ++i) neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
   });

@@ -7,11 +7,23 @@
 #define AA_SHARED __shared__
 #define kInfinity __int_as_float(0x7f800000)
 #define AA_UNROLL _Pragma("unroll")
+#define AA_UNROLL_FOUR _Pragma("unroll 4")
 
 AA_FN int thread() { return (int)threadIdx.x; }
 AA_FN int num_threads() { return (int)blockDim.x; }
 AA_FN void barrier() { __syncthreads(); }
 AA_FN void warp_barrier() { __syncwarp(); }
+// Programmatic launch (sm_90): the merge starts while attend drains, and waits here for what attend wrote.
+AA_FN void let_next_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+AA_FN void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 AA_FN float from_lane_xor(float x, int mask) { return __shfl_xor_sync(0xffffffffu, x, mask); }
 AA_FN int from_lane_below(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
 
@@ -47,8 +59,10 @@ AA_FN unsigned short f16_of(float x) {
 }
 
 AA_FN unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-AA_FN void load_chunk(char* to, const char* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(to)), "l"(from) : "memory");
+AA_FN void load_chunk(char* to, const char* base, int64_t offset) {
+  const int bytes = offset < 0 ? 0 : 16;  // the rest of the 16 is filled with zeros
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+               "l"(base + (offset < 0 ? 0 : offset)), "r"(bytes));
 }
 AA_FN void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 AA_FN void wait_loads(int pending) {
@@ -79,13 +93,13 @@ AA_FN Four load_transposed(const char* row) {
 }
 AA_FN void multiply(float& c0, float& c1, float& c2, float& c3, const Four& a, unsigned b0, unsigned b1) {
   if (cfg.kind == kBF16)
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
-                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
   else
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
-                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
 }
 AA_FN unsigned pair_of(float low, float high) {
   unsigned pair;

@@ -34,6 +34,25 @@ inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major
 inline std::string architecture_option(const anyattn_device_facts& facts) {
   return "--gpu-architecture=" + std::string(facts.architecture);
 }
+// A launch that may start before the one before it has ended; the kernel itself waits (sm_90). The driver's structs by hand.
+inline constexpr const char* kLaunchEx = "cuLaunchKernelEx";
+struct LaunchAttribute {
+  int id;
+  char pad[4];
+  union {
+    char bytes[64];
+    int allowed;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+inline constexpr int kProgrammatic = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+inline bool overlaps(const anyattn_device_facts& facts) { return facts.arch_major >= 9; }
+
 // The driver's words for an error.
 inline std::string words_of(void* error_string, int code) {
   const char* words = nullptr;

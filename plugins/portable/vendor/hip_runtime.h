@@ -32,6 +32,22 @@ inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major
 inline std::string architecture_option(const anyattn_device_facts& facts) {
   return "--offload-arch=" + std::string(facts.architecture);
 }
+inline constexpr const char* kLaunchEx = nullptr;  // no launch overlaps another
+struct LaunchAttribute {
+  int id;
+  union {
+    int allowed;
+  } value;
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+inline constexpr int kProgrammatic = 0;
+inline bool overlaps(const anyattn_device_facts&) { return false; }
+
 inline std::string words_of(void* error_string, int code) {
   const auto ask = reinterpret_cast<const char* (*)(int)>(error_string);
   return ask ? ask(code) : "error " + std::to_string(code);

@@ -5,7 +5,7 @@
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
-static constexpr int kLaneRows = kHostRows, kLaneKeys = kHostKeys;
+static constexpr int kLaneRows = kHostRows, kLaneKeys = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
@@ -17,6 +17,8 @@ struct Accumulator {
 int thread() const { return 0; }
 int num_threads() const { return 1; }
 void barrier() const {}
+void let_next_launch() const {}
+void wait_for_previous() const {}
 void commit_loads() const {}
 void wait_loads(int) const {}
 int warp_n() const { return 0; }
@@ -54,6 +56,15 @@ void store_quad(const Rows& rows, int64_t row, int head, int column, const float
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
   for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_any(cfg.out_kind, to, column + e, value[e] * scale);
 }
+static void store_two(float* to, float low, float high) {
+  to[0] = low;
+  to[1] = high;
+}
+void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) const {
+  const float value[4] = {low, high, 0, 0};
+  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  for (int e = 0; e < 2 && column + e < cfg.head_size_v; ++e) store_any(cfg.out_kind, to, column + e, value[e]);
+}
 void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes, int rows, int size) const {
   for (int i = 0; i < rows; ++i)
     std::memcpy(to + i * to_bytes, from + i * from_bytes, static_cast<size_t>(size) * static_cast<size_t>(kElementBytes));
@@ -70,16 +81,18 @@ struct Tiles {
   float* maximum() const { return v(kHostKeys); }
   float* sum() const { return maximum() + kHostRows; }
   float* staged() const { return sum() + kHostRows; }
+  int64_t* offsets(int) const { return reinterpret_cast<int64_t*>(staged() + kHostRows * (columns + 8)); }
 
-  void fill_q(int row, int c, const char* from) const {
-    for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = from ? load_any(kind, from, e) : 0.f;
+  void fill_q(int row, int c, const char* from, int64_t offset) const {
+    for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = offset < 0 ? 0.f : load_any(kind, from + offset, e);
   }
-  void fill_k(int, int row, int c, const char* from) const {
-    for (int e = c * chunk; e < c * chunk + chunk; ++e) k(e)[row] = from && e < head_size ? load_any(kind, from, e) : 0.f;
-  }
-  void fill_v(int, int row, int c, int column, const char* from) const {
+  void fill_k(int, int row, int c, const char* from, int64_t offset) const {
     for (int e = c * chunk; e < c * chunk + chunk; ++e)
-      v(row)[e] = from && column + e < head_size_v ? load_any(kind, from, column + e) : 0.f;
+      k(e)[row] = offset < 0 || e >= head_size ? 0.f : load_any(kind, from + offset, e);
+  }
+  void fill_v(int, int row, int c, int column, const char* from, int64_t offset) const {
+    for (int e = c * chunk; e < c * chunk + chunk; ++e)
+      v(row)[e] = offset < 0 || column + e >= head_size_v ? 0.f : load_any(kind, from + offset, column + e);
   }
 };
 

@@ -14,6 +14,8 @@ constexpr int kLaneRows = 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneColu
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
 constexpr int kWeightsBytes = weights_bytes(cfg, tile);
 constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
+constexpr int kMergeThreads = 128, kMergeShares = merge_shares(tile);
+constexpr int kLookups = (tile.keys + kThreads - 1) / kThreads;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
@@ -102,6 +104,22 @@ AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const
   }
 }
 
+AA_FN void store_two(float* to, float low, float high) {
+  to[0] = low;
+  to[1] = high;
+}
+AA_FN void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
+  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  if (cfg.head_size_v % 2 != 0 || cfg.out_kind == kF32) {
+    if (column < cfg.head_size_v) store_any(cfg.out_kind, to, column, low);
+    if (column + 1 < cfg.head_size_v) store_any(cfg.out_kind, to, column + 1, high);
+  } else if (column < cfg.head_size_v) {
+    const unsigned pair =
+        cfg.out_kind == kF16 ? f16_of(low) | (unsigned)f16_of(high) << 16 : bf16_of(low) | (unsigned)bf16_of(high) << 16;
+    *(unsigned*)(to + column * 2) = pair;
+  }
+}
+
 // Rows of `size` elements, one after the other, all threads together.
 AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes, int rows, int size) {
   if (size % kChunk == 0) {
@@ -126,24 +144,26 @@ struct Tiles {
   AA_FN char* v(int stage, int row) const { return body() + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
   AA_FN float* staged() const { return (float*)body(); }
   AA_FN float* weights() const { return (float*)(body() + kBodyBytes); }
-  AA_FN float* maximum() const { return (float*)(body() + kBodyBytes + kWeightsBytes); }
+  AA_FN int64_t* offsets(int stage) const { return (int64_t*)(body() + kBodyBytes + kWeightsBytes) + stage * tile.keys * 2; }
+  AA_FN float* maximum() const { return (float*)offsets(tile.stages); }
   AA_FN float* sum() const { return maximum() + tile.warps_n * tile.rows; }
 
-  AA_FN void fill(char* to, const char* from) const {
-    if (from)
-      load_chunk(to, from);
-    else
-      *(Chunk*)to = Chunk{{0, 0, 0, 0}};
+  // 16 bytes from base + offset; zeros where offset is negative.
+  AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
+    load_chunk(q(row) + chunk * 16, base_of, offset);
   }
-  AA_FN void fill_q(int row, int chunk, const char* from) const { fill(q(row) + chunk * 16, from); }
-  AA_FN void fill_k(int stage, int row, int chunk, const char* from) const {
-    fill(k(stage, row) + chunk * 16, from && chunk * kChunk < cfg.head_size ? from + chunk * 16 : nullptr);
+  AA_FN void fill_k(int stage, int row, int chunk, const char* base_of, int64_t offset) const {
+    const bool inside = cfg.head_size % 16 == 0 || chunk * kChunk < cfg.head_size;
+    load_chunk(k(stage, row) + chunk * 16, base_of + chunk * 16, inside ? offset : -1);
   }
-  AA_FN void fill_v(int stage, int row, int chunk, int column, const char* from) const {
+  AA_FN void fill_v(int stage, int row, int chunk, int column, const char* base_of, int64_t offset) const {
     char* to = v(stage, row) + chunk * 16;
     const int first = column + chunk * kChunk;
-    if (cfg.head_size_v % kChunk == 0)
-      return fill(to, from && first < cfg.head_size_v ? from + first * kElementBytes : nullptr);
+    if (cfg.head_size_v % kChunk == 0) {
+      const bool inside = cfg.head_size_v % tile.columns == 0 || first < cfg.head_size_v;
+      return load_chunk(to, base_of + first * kElementBytes, inside ? offset : -1);
+    }
+    const char* from = offset < 0 ? nullptr : base_of + offset;
     for (int e = 0; e < kChunk; ++e) {
       const bool inside = from && first + e < cfg.head_size_v;
       if (cfg.kind == kF32)
