@@ -226,7 +226,7 @@ Verb add_bench(CLI::App& app) {
   verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
   add_words("--heads", options->heads, {}, "Q/KV/SIZE,...", "query heads, kv heads, head size (32/8/128)");
   add_words("--phases", options->phases, {"decode", "prefill", "chunk"}, "decode|prefill|chunk,...",
-            "rows a request: one, the whole prompt, or the last 512 of a context (decode,prefill)");
+            "rows a request: one, the whole prompt, or the last 512 of a context, which MLA leaves out (decode,prefill)");
   add_numbers("--contexts", options->contexts, 1u << 24, "keys of decode and chunk rows (512,2048,8192,32768)");
   add_numbers("--prompts", options->prompts, 1u << 20, "keys of prefill rows (512,2048)");
   add_numbers("--batches", options->batches, 1u << 16, "requests (1)");
@@ -245,6 +245,10 @@ Verb add_bench(CLI::App& app) {
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->capture_default_str();
+  verb->add_option("--compare", options->compare, "two files that --json wrote, before and after; nothing is measured")
+      ->type_name("FILE FILE")
+      ->expected(2)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--device", options->device, "auto: the first present of cuda, hip, cpu")
       ->type_name("auto|cpu|cuda:0|hip:0")
       ->check(device_mistake);

@@ -61,6 +61,8 @@ TEST_CASE("bench_takes_the_layers_of_a_model_and_says_what_nobody_takes") {
   CHECK(figures["skipped"].size() == 8);
   for (const json& skipped : figures["skipped"]) CHECK(contains(skipped["reason"], "no_such_format"));
   for (const json& row : figures["rows"]) {
+    // A batch-invariant row stands against the same one without.
+    CHECK(row["against"].is_null() == !row["batch_invariant"]);
     const bool sliding = contains(row["heads"], "sliding");
     if (row["phase"] != "decode") continue;
     const double keys = row["forward_us"].get<double>() * 1e3 / row["ns_a_key"].get<double>();
@@ -77,4 +79,30 @@ TEST_CASE("bench_refuses_what_it_cannot_read_with_one_sentence") {
   CHECK(threads.code == 2);
   CHECK(contains(threads.err, "all"));
   CHECK(bench(dir, {"--model", "no-such-model"}).code == 2);
+}
+
+TEST_CASE("bench_decodes_and_prefills_mla_and_compares_two_files") {
+  TempDir dir;
+  const std::vector<std::string> grid = {"--model", "DeepSeek-V2-Lite", "--contexts", "100",   "--prompts",
+                                         "20",      "--threads",        "1",          "--json"};
+  const auto measured = [&](const char* name, std::vector<std::string> more) {
+    const std::string file = dir / name;
+    more.insert(more.begin(), grid.begin(), grid.end());
+    more.push_back(file);
+    CHECK(bench(dir, more).code == 0);
+    return file;
+  };
+  const std::string before = measured("before.json", {}), after = measured("after.json", {});
+  const Result result = bench(dir, {"--compare", before, after, "--json"});
+  CHECK(result.code == 0);
+  const json comparison = result.json();
+  REQUIRE(comparison["rows"].size() == 2);
+  for (const json& row : comparison["rows"]) {
+    CHECK(contains(row["name"], "mla"));
+    CHECK(row["time"].get<double>() == doctest::Approx(row["after_us"].get<double>() / row["before_us"].get<double>()));
+  }
+  CHECK(comparison["only_before"].empty());
+  const Result wrong = bench(dir, {"--compare", before, dir.write("other.json", "{}")});
+  CHECK(wrong.code == 2);
+  CHECK(contains(wrong.err, "other.json"));
 }

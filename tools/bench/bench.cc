@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "anyattn/dtypes.hpp"
+#include "bench/compare.h"
 #include "bench/grid.h"
 #include "bench/limits.h"
 #include "bench/own_cost.h"
@@ -59,6 +60,7 @@ class Bench {
       }
     }
     show("");
+    bench::set_against(answer["rows"]);
     answer["interrupted"] = interrupted();
     return answer;
   }
@@ -102,6 +104,13 @@ class Bench {
 
 int bench_backend(const BenchOptions& options) {
   const JsonOutput output(options.common.json);
+  if (!options.compare.empty()) {
+    const ordered_json comparison =
+        bench::compare(bench::read_answer(options.compare[0]), bench::read_answer(options.compare[1]));
+    if (output.table()) fmt::print("{}", bench::comparison_text(comparison, terminal_of(1)));
+    output.write(comparison);
+    return kExitOk;
+  }
   catch_interrupt();
   Bench bench(options);
   const ordered_json answer = bench.measure();

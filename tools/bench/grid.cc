@@ -94,6 +94,8 @@ std::vector<Point> points_of(const BenchOptions& options, const Heads& heads, co
   };
   const std::vector<uint32_t> batches = or_default<uint32_t>(options.batches, {1});
   for (const std::string& phase : or_default<std::string>(options.phases, {"decode", "prefill"})) {
+    // A chunk of MLA is three calls and the engine's expansion between them.
+    if (phase == "chunk" && problem.has(ANYATTN_FEATURE_MLA)) continue;
     const std::vector<uint32_t> lengths = phase == "prefill" ? or_default<uint32_t>(options.prompts, {512, 2048})
                                                              : or_default<uint32_t>(options.contexts, {512, 2048, 8192, 32768});
     for (const uint32_t num_reqs : batches) {
@@ -111,7 +113,12 @@ std::vector<Point> points_of(const BenchOptions& options, const Heads& heads, co
 double Point::flops() const {
   double keys = 0;
   for (uint32_t p = seq_len - query_len; p < seq_len; ++p) keys += static_cast<double>(visible_to(problem, p));
-  return num_reqs * keys * problem.fields.num_q_heads * 2.0 * (problem.fields.head_size + problem.fields.head_size_v);
+  const anyattn_problem& fields = problem.fields;
+  // MLA decodes on latents and prefills on what they expand to.
+  const bool expanded = problem.has(ANYATTN_FEATURE_MLA) && phase == "prefill";
+  const uint32_t widths =
+      expanded ? fields.qk_nope_head_dim + fields.qk_rope_head_dim + fields.v_head_dim : fields.head_size + fields.head_size_v;
+  return num_reqs * keys * fields.num_q_heads * 2.0 * widths;
 }
 
 double Point::visible_keys() const {

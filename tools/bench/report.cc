@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "anyattn/dtypes.hpp"
 #include "common/table.h"
 
@@ -45,6 +47,22 @@ std::string limits_text(const ordered_json& limits, const Terminal& terminal) {
   return table.render(terminal);
 }
 
+// A line where other programs had more than a twentieth of the processors: the figures are then theirs too.
+std::string neighbours_text(const ordered_json& rows, const Terminal& terminal) {
+  constexpr double kNoticed = 0.05;
+  double most = 0;
+  size_t count = 0;
+  for (const ordered_json& row : rows) {
+    const double others = row["others"].get<double>();
+    most = std::max(most, others);
+    count += others > kNoticed ? 1 : 0;
+  }
+  if (count == 0) return "";
+  return terminal.paint(
+      fmt::format("other programs had up to {:.0f} % of the processors during {} of {} rows\n", 100 * most, count, rows.size()),
+      Colour::kYellow);
+}
+
 std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
   Table table({{"heads"},
                {"q"},
@@ -60,7 +78,8 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                {"of f32", Align::kRight},
                {"of bf16 dot", Align::kRight},
                {"of AMX", Align::kRight},
-               {"ns a key", Align::kRight}});
+               {"ns a key", Align::kRight},
+               {"speed", Align::kRight}});
   for (const ordered_json& row : rows) {
     std::string phase = text(row["phase"]);
     const bool reads = row["query_len"] < row["seq_len"];  // old keys; a whole prompt's cost lies elsewhere
@@ -80,9 +99,10 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                share(row, {"f32_fma"}),
                share(row, {"bf16_dot"}),
                share(row, {"bf16_amx"}),
-               reads ? number(row["ns_a_key"], 1) : ""});
+               reads ? number(row["ns_a_key"], 1) : "",
+               row["against"].is_null() ? "" : fmt::format("x {:.2f}", row["against"]["speed"].get<double>())});
   }
-  return table.render(terminal);
+  return table.render(terminal) + neighbours_text(rows, terminal);
 }
 
 std::string skipped_text(const ordered_json& skipped, const Terminal& terminal) {
@@ -127,10 +147,28 @@ ordered_json json_of(const Row& row) {
           {"gb_per_s", row.gb_per_s},
           {"gflop_per_s", row.gflop_per_s},
           {"ns_a_key", row.ns_a_key},
+          {"others", row.others},
           {"shares", std::move(shares)}};
 }
 
 ordered_json json_of(const Skipped& skipped) { return {{"what", skipped.what}, {"reason", skipped.reason}}; }
+
+void set_against(ordered_json& rows) {
+  // Everything but the two.
+  const auto same = [](const ordered_json& a, const ordered_json& b) {
+    for (const char* key : {"heads", "dtype", "phase", "num_reqs", "query_len", "seq_len", "cold", "threads"}) {
+      if (a[key] != b[key]) return false;
+    }
+    return true;
+  };
+  for (ordered_json& row : rows) {
+    const auto first = std::find_if(rows.begin(), rows.end(), [&](const ordered_json& other) { return same(other, row); });
+    row["against"] = nullptr;
+    if (&*first == &row) continue;
+    const double speed = (*first)["forward_us"].get<double>() / row["forward_us"].get<double>();
+    row["against"] = {{"kv_cache_dtype", (*first)["kv_cache_dtype"]}, {"speed", speed}};
+  }
+}
 
 std::string text_of(const ordered_json& answer, const Terminal& terminal) {
   std::string out;

@@ -20,6 +20,10 @@ nlohmann::ordered_json json_of(const Limit& limit);
 nlohmann::ordered_json json_of(const Row& row);
 nlohmann::ordered_json json_of(const Skipped& skipped);
 
+// Fills each row's `against`: {kv_cache_dtype, speed} of the first row that differs in the cache's format or in batch invariance
+// only, speed = its time / this one's. Null for a row that has none before it.
+void set_against(nlohmann::ordered_json& rows);
+
 // The answer's parts: own_cost[], limits[], rows[], skipped[]. A part that is empty gives nothing.
 std::string text_of(const nlohmann::ordered_json& answer, const Terminal& terminal);
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "bench/measure.h"
+#include "bench/neighbours.h"
 #include "common/interrupt.h"
 
 namespace anyattn::tools::bench {
@@ -30,11 +31,6 @@ struct Samples {
 
 }  // namespace
 
-const Share* Row::share_of(const std::string& limit) const {
-  const auto found = std::find_if(shares.begin(), shares.end(), [&](const Share& share) { return share.limit == limit; });
-  return found == shares.end() ? nullptr : &*found;
-}
-
 std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workload_options, const Point& point, Arena& arena,
                             const TimingOptions& options) {
   Workload workload(runtime, workload_options, point, arena);
@@ -46,6 +42,7 @@ std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workl
   const bool reads = point.query_len < point.seq_len && workload.on_cpu();
   const std::vector<Peak> peaks = workload.on_cpu() ? peaks_of(point, info) : std::vector<Peak>{};
 
+  const Neighbours neighbours;
   std::vector<double> times;
   std::map<std::string, Samples> limits;
   for (uint32_t pair = 0; pair < options.pairs; ++pair) {
@@ -74,6 +71,7 @@ std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workl
   row.slowest_us = *std::max_element(times.begin(), times.end());
   row.gb_per_s = bytes / row.forward_us / 1e3;
   row.gflop_per_s = flops / row.forward_us / 1e3;
+  row.others = neighbours.share();
   row.ns_a_key = row.forward_us * 1e3 / point.visible_keys();
   for (const auto& [name, samples] : limits) row.shares.push_back({name, median(samples.rates), median(samples.shares)});
   return row;

@@ -34,9 +34,8 @@ struct Row {
   double gb_per_s = 0;                                    // keys and values, each once
   double gflop_per_s = 0;                                 // visible keys only
   double ns_a_key = 0;                                    // a request's key
+  double others = 0;                                      // processor time of other programs meanwhile, of all there is
   std::vector<Share> shares;
-
-  const Share* share_of(const std::string& limit) const;
 };
 
 // Empty where Ctrl-C came between two samples.

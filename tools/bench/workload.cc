@@ -49,7 +49,11 @@ Workload::Workload(const Runtime& runtime, const WorkloadOptions& options, const
       rows_(runtime, {info_.device_kind, info_.device_ordinal}, point.problem.fields.q_dtype) {
   make_caches(options);
   make_batch();
-  make_args();
+  if (info_.is_mla) {
+    make_mla_args();
+  } else {
+    make_args();
+  }
 }
 
 void Workload::make_caches(const WorkloadOptions& options) {
@@ -73,11 +77,10 @@ void Workload::fill_caches(uint64_t bytes) {
   const anyattn_problem& fields = point_.problem.fields;
   const auto tokens = static_cast<uint32_t>(rounded_up(kFillTokens, info_.block_size));
   const uint64_t written = uint64_t{tokens} / info_.block_size * info_.spec->block_bytes;
+  const uint32_t rope = info_.is_mla ? fields.qk_rope_head_dim : 0;
   const DeviceMemory k = filled(uint64_t{kFillTokens} * fields.num_kv_heads * fields.head_size, 1.0),
-                     v = filled(uint64_t{kFillTokens} * fields.num_kv_heads * fields.head_size_v, 2.0),
-                     mapping_device(runtime_, rows_.device(), kFillTokens * sizeof(int64_t)),
-                     scale = DeviceMemory(runtime_, rows_.device(), sizeof(float));
-  rows_.upload_plain(scale, std::span<const float>({1.0f}));
+                     v = filled(uint64_t{kFillTokens} * fields.num_kv_heads * std::max(fields.head_size_v, rope), 2.0),
+                     mapping_device(runtime_, rows_.device(), kFillTokens * sizeof(int64_t));
   anyattn_cache first = cache_;
   first.base = arena_.data();
   first.num_blocks = tokens / info_.block_size;
@@ -87,20 +90,17 @@ void Workload::fill_caches(uint64_t bytes) {
     std::vector<int64_t> mapping(count);
     std::iota(mapping.begin(), mapping.end(), int64_t{at});
     rows_.upload_plain(mapping_device, std::span<const int64_t>(mapping));
-    const Tensor k_rows = rows_of(k, count, fields.num_kv_heads, fields.head_size),
-                 v_rows = rows_of(v, count, fields.num_kv_heads, fields.head_size_v),
-                 slots(mapping_device.get(), ANYATTN_DTYPE_INT64, {count}, device.kind, device.ordinal),
-                 scale_rows(scale.get(), ANYATTN_DTYPE_FLOAT32, {1}, device.kind, device.ordinal);
+    const Tensor slots(mapping_device.get(), ANYATTN_DTYPE_INT64, {count}, device.kind, device.ordinal);
+    const Tensor k_rows = info_.is_mla ? plain_rows(k, count, fields.kv_lora_rank)
+                                       : rows_of(k, count, fields.num_kv_heads, fields.head_size),
+                 v_rows =
+                     info_.is_mla ? plain_rows(v, count, rope) : rows_of(v, count, fields.num_kv_heads, fields.head_size_v);
     anyattn_kv_cache_update_args args{};
     args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
-    args.k = k_rows;
-    args.v = v_rows;
+    (info_.is_mla ? args.kv_c : args.k) = k_rows;
+    (info_.is_mla ? args.k_pe : args.v) = v_rows;
     args.slot_mapping = slots;
     args.cache = &first;
-    if (point_.problem.has(ANYATTN_FEATURE_KV_SCALES)) {
-      args.k_scale = scale_rows;
-      args.v_scale = scale_rows;
-    }
     group_.kv_cache_update(args);
     runtime_.synchronize(device);
   }
@@ -145,6 +145,19 @@ void Workload::make_batch() {
   batch_.block_table_stride = blocks_per_req_;
   batch_.query_start_loc_host = query_start_loc_.data();
   batch_.seq_lens_host = seq_lens_.data();
+
+  std::vector<int64_t> mapping;
+  for (uint32_t r = 0; r < point_.num_reqs; ++r) {
+    for (uint32_t i = 0; i < point_.query_len; ++i) mapping.push_back(slot(r, point_.seq_len - point_.query_len + i));
+  }
+  slot_mapping_ = DeviceMemory(runtime_, rows_.device(), mapping.size() * sizeof(int64_t));
+  rows_.upload_plain(slot_mapping_, std::span<const int64_t>(mapping));
+  const Device device = rows_.device();
+  slot_rows_ =
+      Tensor(slot_mapping_.get(), ANYATTN_DTYPE_INT64, {static_cast<int64_t>(mapping.size())}, device.kind, device.ordinal);
+  store_args_.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
+  store_args_.slot_mapping = slot_rows_;
+  store_args_.cache = &cache_;
 }
 
 int64_t Workload::slot(uint32_t request, uint32_t position) const {
@@ -163,6 +176,11 @@ Tensor Workload::rows_of(const DeviceMemory& memory, int64_t num_rows, uint32_t 
   return Tensor(memory.get(), rows_.dtype(), {num_rows, num_heads, head_size}, device.kind, device.ordinal);
 }
 
+Tensor Workload::plain_rows(const DeviceMemory& memory, int64_t num_rows, uint32_t size) const {
+  const Device device = rows_.device();
+  return Tensor(memory.get(), rows_.dtype(), {num_rows, size}, device.kind, device.ordinal);
+}
+
 void Workload::make_args() {
   const anyattn_problem& fields = point_.problem.fields;
   const int64_t tokens = batch_.num_tokens;
@@ -171,48 +189,71 @@ void Workload::make_args() {
   k_ = filled(batch_.num_tokens * uint64_t{fields.num_kv_heads} * fields.head_size, 4.0);
   v_ = filled(batch_.num_tokens * uint64_t{fields.num_kv_heads} * fields.head_size_v, 5.0);
   out_ = filled(batch_.num_tokens * uint64_t{fields.num_q_heads} * fields.head_size_v, 6.0);
-  std::vector<int64_t> mapping;
-  for (uint32_t r = 0; r < point_.num_reqs; ++r) {
-    for (uint32_t i = 0; i < point_.query_len; ++i) mapping.push_back(slot(r, point_.seq_len - point_.query_len + i));
-  }
-  slot_mapping_ = DeviceMemory(runtime_, device, mapping.size() * sizeof(int64_t));
-  rows_.upload_plain(slot_mapping_, std::span<const int64_t>(mapping));
   // Slopes of ALiBi, logits of sinks: any of the right size.
   std::vector<float> head_values(fields.num_q_heads);
   for (uint32_t h = 0; h < fields.num_q_heads; ++h)
     head_values[h] = static_cast<float>(std::exp2(-8.0 * (h + 1) / fields.num_q_heads));
   head_values_ = DeviceMemory(runtime_, device, head_values.size() * sizeof(float));
   rows_.upload_plain(head_values_, std::span<const float>(head_values));
-  scale_ = DeviceMemory(runtime_, device, sizeof(float));
-  rows_.upload_plain(scale_, std::span<const float>({1.0f}));
 
   q_rows_ = rows_of(q_, tokens, fields.num_q_heads, fields.head_size);
   k_rows_ = rows_of(k_, tokens, fields.num_kv_heads, fields.head_size);
   v_rows_ = rows_of(v_, tokens, fields.num_kv_heads, fields.head_size_v);
   out_rows_ = rows_of(out_, tokens, fields.num_q_heads, fields.head_size_v);
-  slot_rows_ = Tensor(slot_mapping_.get(), ANYATTN_DTYPE_INT64, {tokens}, device.kind, device.ordinal);
   head_rows_ = Tensor(head_values_.get(), ANYATTN_DTYPE_FLOAT32, {fields.num_q_heads}, device.kind, device.ordinal);
-  scale_rows_ = Tensor(scale_.get(), ANYATTN_DTYPE_FLOAT32, {1}, device.kind, device.ordinal);
 
-  store_args_.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
   store_args_.k = k_rows_;
   store_args_.v = v_rows_;
-  store_args_.slot_mapping = slot_rows_;
-  store_args_.cache = &cache_;
   forward_args_.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
   forward_args_.softmax_scale = point_.softmax_scale;
   forward_args_.q = q_rows_;
   forward_args_.cache = &cache_;
   forward_args_.out = out_rows_;
   const Problem& problem = point_.problem;
-  if (problem.has(ANYATTN_FEATURE_KV_SCALES)) {
-    store_args_.k_scale = store_args_.v_scale = scale_rows_;
-    forward_args_.k_scale = forward_args_.v_scale = scale_rows_;
-  }
   if (problem.has(ANYATTN_FEATURE_SINKS)) forward_args_.sinks = head_rows_;
   if (problem.has(ANYATTN_FEATURE_ALIBI) || problem.has(ANYATTN_FEATURE_ALIBI_SQRT) ||
       problem.has(ANYATTN_FEATURE_ALIBI_SYMMETRIC))
     forward_args_.alibi_slopes = head_rows_;
+}
+
+// Decode: q as latent and rope parts, out latent. Prefill: every head has keys and values of its own, expanded from the latent.
+void Workload::make_mla_args() {
+  const anyattn_problem& fields = point_.problem.fields;
+  const uint32_t heads = fields.num_q_heads, rank = fields.kv_lora_rank, rope = fields.qk_rope_head_dim;
+  const uint64_t tokens = batch_.num_tokens;
+  const auto rows = static_cast<int64_t>(tokens);
+  const bool decode = part() == ANYATTN_PHASE_DECODE;
+  const uint32_t q_size = decode ? rank : fields.qk_nope_head_dim + rope, k_size = decode ? rope : q_size,
+                 out_size = decode ? rank : fields.v_head_dim;
+  q_ = filled(tokens * heads * q_size, 3.0);
+  k_ = filled(tokens * heads * k_size, 4.0);
+  v_ = filled(tokens * std::max<uint64_t>(rank + rope, uint64_t{heads} * fields.v_head_dim), 5.0);
+  out_ = filled(tokens * heads * out_size, 6.0);
+  q_rows_ = rows_of(q_, rows, heads, q_size);
+  k_rows_ = rows_of(k_, rows, heads, k_size);
+  v_rows_ = rows_of(v_, rows, heads, fields.v_head_dim);
+  out_rows_ = rows_of(out_, rows, heads, out_size);
+  kv_c_rows_ = plain_rows(v_, rows, rank);
+  k_pe_rows_ = plain_rows(k_, rows, rope);
+  store_args_.kv_c = kv_c_rows_;
+  store_args_.k_pe = k_pe_rows_;
+
+  mqa_args_.struct_size = ANYATTN_MQA_ARGS_SIZE;
+  mqa_args_.softmax_scale = point_.softmax_scale;
+  mqa_args_.q_latent = q_rows_;
+  mqa_args_.q_pe = k_rows_;
+  mqa_args_.cache = &cache_;
+  mqa_args_.out = out_rows_;
+  mha_args_.struct_size = ANYATTN_MHA_ARGS_SIZE;
+  mha_args_.softmax_scale = point_.softmax_scale;
+  mha_args_.num_reqs = point_.num_reqs;
+  mha_args_.causal = 1;
+  mha_args_.max_query_len = mha_args_.max_key_len = point_.query_len;
+  mha_args_.query_start_loc = mha_args_.key_start_loc = batch_.query_start_loc;
+  mha_args_.q = q_rows_;
+  mha_args_.k = k_rows_;
+  mha_args_.v = v_rows_;
+  mha_args_.out = out_rows_;
 }
 
 double Workload::bytes_a_key() const { return static_cast<double>(info_.spec->block_bytes) / info_.block_size; }
@@ -226,10 +267,16 @@ void Workload::update() { group_.update(part(), batch_); }
 
 void Workload::store() { group_.kv_cache_update(store_args_); }
 
+void Workload::call() {
+  if (!info_.is_mla) return group_.forward(part(), forward_args_);
+  if (part() == ANYATTN_PHASE_DECODE) return group_.forward_mqa(mqa_args_);
+  group_.forward_mha(mha_args_);
+}
+
 void Workload::forward() {
   cache_.base = arena_.data() + next_cache_ * cache_bytes();
   if (++next_cache_ == num_caches_) next_cache_ = 0;
-  group_.forward(part(), forward_args_);
+  call();
   if (!on_cpu()) runtime_.synchronize(rows_.device());
 }
 

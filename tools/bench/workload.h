@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One batch of equal requests on one group, and the caches it walks over: what bench times. Included by timing and own_cost.
-// Measures nothing.
+// Measures nothing. MLA layers decode by forward_mqa and prefill by forward_mha among the new tokens; all others by forward.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ class Workload {
 
   void update();
   void store();    // the batch's new keys and values
-  void forward();  // over the next cache; and waits, where the device is not the CPU
+  void forward();  // or forward_mqa, forward_mha; over the next cache; and waits, where the device is not the CPU
 
   // The caches, as many bytes each, and which is next; forward moves on by one.
   uint64_t cache_bytes() const { return cache_.num_blocks * cache_.block_stride_bytes; }
@@ -48,10 +48,13 @@ class Workload {
   void fill_caches(uint64_t bytes);
   void make_batch();
   void make_args();
+  void make_mla_args();
+  void call();
   uint32_t part() const;
   int64_t slot(uint32_t request, uint32_t position) const;
   DeviceMemory filled(uint64_t num_values, double phase);
   Tensor rows_of(const DeviceMemory& memory, int64_t num_rows, uint32_t num_heads, uint32_t head_size) const;
+  Tensor plain_rows(const DeviceMemory& memory, int64_t num_rows, uint32_t size) const;
   DeviceMemory uploaded(const std::vector<int32_t>& numbers) const;
 
   const Runtime& runtime_;
@@ -66,9 +69,11 @@ class Workload {
   anyattn_batch batch_{};
   anyattn_kv_cache_update_args store_args_{};
   anyattn_forward_args forward_args_{};
+  anyattn_mqa_args mqa_args_{};
+  anyattn_mha_args mha_args_{};
   std::vector<int32_t> query_start_loc_, seq_lens_, table_;
-  DeviceMemory q_, k_, v_, out_, slot_mapping_, query_start_loc_device_, seq_lens_device_, table_device_, head_values_, scale_;
-  Tensor q_rows_, k_rows_, v_rows_, out_rows_, slot_rows_, head_rows_, scale_rows_;
+  DeviceMemory q_, k_, v_, out_, slot_mapping_, query_start_loc_device_, seq_lens_device_, table_device_, head_values_;
+  Tensor q_rows_, k_rows_, v_rows_, out_rows_, slot_rows_, head_rows_, kv_c_rows_, k_pe_rows_;
 };
 
 }  // namespace anyattn::tools::bench

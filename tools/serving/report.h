@@ -33,9 +33,9 @@ struct RunReport {
   uint64_t prefill_tokens = 0, decode_tokens = 0, preemptions = 0;
   std::vector<double> step_ms;
   std::vector<double> outside_shares;  // [steps] of a step's time: scheduling, tables, metadata
-  double virtual_s = 0;    // the clock that admits requests: step times and the waits between
-  double busy_s = 0;       // step times alone
-  double attention_s = 0;  // of them in metadata updates, cache updates and attention: the next three
+  double virtual_s = 0;                // the clock that admits requests: step times and the waits between
+  double busy_s = 0;                   // step times alone
+  double attention_s = 0;              // of them in metadata updates, cache updates and attention: the next three
   double metadata_s = 0, cache_update_s = 0, kernels_s = 0;
   double scheduling_s = 0;  // of the step times: which requests run, their blocks; giving finished ones back
   double tables_s = 0;      // of the step times: order, lengths, block tables, slots
