@@ -15,6 +15,7 @@ if(ANYATTN_WARNINGS_AS_ERRORS)
 endif()
 if(ANYATTN_SANITIZE)
   # Everything in a process is built with the same sanitizer, so it is set for the whole tree.
-  add_compile_options(-fsanitize=${ANYATTN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  # -O1 with line numbers only compiles in less than half the time of -O2 -g.
+  add_compile_options(-fsanitize=${ANYATTN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1)
   add_link_options(-fsanitize=${ANYATTN_SANITIZE})
 endif()
