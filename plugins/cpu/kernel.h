@@ -111,7 +111,7 @@ static constexpr uint64_t tile_scratch_bytes(uint32_t rows, uint32_t head_size, 
   const uint64_t r = padded(rows, 16);
   const uint64_t d = padded_row(head_size);
   const uint64_t dv = padded_row(head_size_v);
-  return r * (4 * dv + 2 * d + 20) + kStepKeys * (64 + 64 + 2 * d + 2 * dv + 12) + 128;
+  return r * (4 * dv + 2 * d + 20 + 8 * kStepKeys) + kStepKeys * (2 * d + 2 * dv + 12) + 128;
 }
 static constexpr uint64_t unit_scratch_bytes(uint32_t rows, uint32_t head_size, uint32_t head_size_v) {
   const uint64_t r = padded(rows, kRowStep);

@@ -7,8 +7,9 @@
 namespace anyattn::cpu {
 namespace {
 
-// What each register is for. S, K and B have 16 rows, O and P as many as a block of query rows.
-constexpr int kTileS0 = 0, kTileS1 = 1, kTileK = 2, kTileB = 3, kTileO0 = 4, kTileO1 = 5, kTileO2 = 6, kTileP = 7;
+// Four sums of a 2 x 2 product, its two left and its two right operands. A product of one block of query rows uses sums 0 and 1
+// with left 0 for scores, sums 2 and 3 with left 1 for values: these three have as many rows as the block.
+constexpr int kSum0 = 0, kSum1 = 1, kSum2 = 2, kSum3 = 3, kLeft0 = 4, kLeft1 = 5, kRight0 = 6, kRight1 = 7;
 
 // Shapes of all registers; released in the destructor, since a thread with tiles in use is slow to switch.
 class TileShapes {
@@ -22,7 +23,7 @@ class TileShapes {
     static_assert(sizeof shapes == 64);
     for (int i = 0; i < 8; ++i) {
       shapes.row_bytes[i] = 64;
-      shapes.rows[i] = static_cast<uint8_t>(i < kTileO0 ? 16 : block_rows);
+      shapes.rows[i] = static_cast<uint8_t>(i == kSum2 || i == kSum3 || i == kLeft1 ? block_rows : 16);
     }
     __asm__ volatile("ldtilecfg %0" ::"m"(shapes) : "memory");
   }
