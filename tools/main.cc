@@ -245,6 +245,7 @@ Verb add_bench(CLI::App& app) {
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->capture_default_str();
+  verb->add_option("--html", options->html, "a page with plots, which needs no other file")->type_name("FILE");
   verb->add_option("--compare", options->compare, "two files that --json wrote, before and after; nothing is measured")
       ->type_name("FILE FILE")
       ->expected(2)

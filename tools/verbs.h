@@ -82,6 +82,7 @@ struct BenchOptions {
   bool batch_invariant = false;      // every row again with that feature
   uint32_t pairs = 9;                // samples of the call and of the limits, alternately
   double min_time_s = 0.02;          // a sample
+  std::string html;                  // a file; empty: none
   std::vector<std::string> compare;  // two files of earlier answers; nothing is measured
   uint32_t cold_mib = 1024;          // between two uses of a cold cache
 };

@@ -6,6 +6,7 @@
 #include "unit/tools/temp_dir.h"
 
 using namespace anyattn::end_to_end;
+using anyattn::tools::testing::read_file;
 using anyattn::tools::testing::TempDir;
 using nlohmann::json;
 
@@ -105,4 +106,31 @@ TEST_CASE("bench_decodes_and_prefills_mla_and_compares_two_files") {
   const Result wrong = bench(dir, {"--compare", before, dir.write("other.json", "{}")});
   CHECK(wrong.code == 2);
   CHECK(contains(wrong.err, "other.json"));
+}
+
+TEST_CASE("bench_writes_a_page_that_needs_no_other_file") {
+  TempDir dir;
+  const std::string file = dir / "bench.html";
+  const std::vector<std::string> grid = {"--heads", "2/1/16", "--contexts", "64,128", "--prompts", "20,40", "--threads", "1"};
+  std::vector<std::string> with = grid;
+  with.insert(with.end(), {"--html", file, "--json"});
+  const Result result = bench(dir, with);
+  CHECK(result.code == 0);
+  CHECK(result.json()["machine"].contains("cpu isa"));
+  const std::string page = read_file(file);
+  const auto count = [&](const std::string& part) {
+    size_t found = 0;
+    for (size_t at = page.find(part); at != std::string::npos; at = page.find(part, at + 1)) ++found;
+    return found;
+  };
+  // Time and share of the limit for decode and for prefill, two points in each.
+  CHECK(count("<svg ") == 4);
+  CHECK(count("</svg>") == 4);
+  CHECK(count("<circle ") == 8);
+  CHECK(count("nan") == 0);
+  for (const char* outside : {"src=", "href=", "url(", "@import"}) CHECK(count(outside) == 0);
+  with[with.size() - 2] = dir.write("other.txt", "somebody's");
+  const Result refused = bench(dir, with);
+  CHECK(refused.code == 2);
+  CHECK(read_file(dir / "other.txt") == "somebody's");
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // anyattn bench: what the runtime itself costs a call, then the chosen backend on a grid of problems against the machine's limits.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "anyattn/dtypes.hpp"
 #include "bench/compare.h"
 #include "bench/grid.h"
+#include "bench/html.h"
 #include "bench/limits.h"
 #include "bench/own_cost.h"
 #include "bench/report.h"
@@ -44,7 +47,8 @@ class Bench {
   }
 
   ordered_json measure() {
-    ordered_json answer{{"own_cost", ordered_json::array()},
+    ordered_json answer{{"machine", machine()},
+                        {"own_cost", ordered_json::array()},
                         {"limits", ordered_json::array()},
                         {"rows", ordered_json::array()},
                         {"skipped", ordered_json::array()}};
@@ -66,6 +70,16 @@ class Bench {
   }
 
  private:
+  // date, processor, cores, instruction sets, caches, version.
+  ordered_json machine() const {
+    const ordered_json devices = parse(runtimes_.front()->devices());
+    ordered_json machine{{"date", fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)))},
+                         {"anyattn", anyattn_version()}};
+    for (const ordered_json& device : devices["devices"]) machine[device["kind"].get<std::string>()] = device["name"];
+    for (const auto& [key, value] : devices["cpu"].items()) machine["cpu " + key] = value;
+    return machine;
+  }
+
   void measure_limits(ordered_json& limits) {
     const Device device = runtimes_.front()->resolve_device(options_.device);
     if (device.kind != ANYATTN_DEVICE_CPU || workload_.cold_bytes == 0 || interrupted()) return;
@@ -111,11 +125,13 @@ int bench_backend(const BenchOptions& options) {
     output.write(comparison);
     return kExitOk;
   }
+  if (!options.html.empty()) bench::check_html_file(options.html);
   catch_interrupt();
   Bench bench(options);
   const ordered_json answer = bench.measure();
   if (output.table()) fmt::print("{}", bench::text_of(answer, terminal_of(1)));
   output.write(answer);
+  if (!options.html.empty()) bench::write_html(options.html, bench::html_of(answer));
   if (interrupted()) return kExitInterrupted;
   return answer["rows"].empty() ? kExitFailed : kExitOk;
 }
