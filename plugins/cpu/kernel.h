@@ -27,7 +27,7 @@ enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymm
 
 constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
 constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
-constexpr int kBlockRows = 64;  // rows a unit aims at where heads of a group leave the choice
+constexpr int kBlockRows = 128;  // rows a unit aims at where heads of a group leave the choice
 constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
 
 constexpr int kStepKeys = 128;  // keys a step of the tile kernels

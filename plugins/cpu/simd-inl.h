@@ -42,7 +42,18 @@ struct BF16 {
   static constexpr int kBytes = 2;
 };
 
-inline Vec splat(float value) { return Vec{} + value; }
+// Not Vec{} + value: that adds in earnest (-0), and a broadcast from a register takes a port of the FMA units.
+inline Vec splat(float value) {
+#if defined(__AVX512F__)
+  return _mm512_set1_ps(value);
+#elif defined(__AVX2__)
+  return _mm256_set1_ps(value);
+#elif defined(__SSE2__)
+  return _mm_set1_ps(value);
+#else
+  return Vec{value, value, value, value};
+#endif
+}
 inline IntVec splat_int(int32_t value) { return IntVec{} + value; }
 
 inline IntVec lane_numbers() {
