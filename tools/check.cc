@@ -23,6 +23,8 @@ namespace {
 namespace kit = anyattn::conformance;
 using nlohmann::ordered_json;
 
+bool on_cpu(const TargetOptions& target) { return target.device == "auto" || target.device.starts_with("cpu"); }
+
 struct Subject {
   std::string path;
   std::string backend;  // empty: all of the file
@@ -38,8 +40,10 @@ Subject find_subject(const CheckOptions& options) {
     return {path.string(), ""};
   }
   const ordered_json listing = parse(open_runtime(options.common.config_file, "").list());
+  const std::string kind = on_cpu(options.target) ? "cpu" : options.target.device.substr(0, options.target.device.find(':'));
   std::vector<std::string> names;
   for (const ordered_json& backend : listing.at("backends")) {
+    if (text_of(backend, "device") != kind) continue;
     const std::string name = text_of(backend, "name");
     if (name == options.subject && text_of(backend, "overridden_by").empty()) return {text_of(backend, "path"), name};
     names.push_back(name);
@@ -50,13 +54,10 @@ Subject find_subject(const CheckOptions& options) {
                             close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(names, ", ")));
 }
 
-// The kit's own host has the CPU's memory only, and knows the cache formats of ABI.md.
+// Its cases store k and v as they come, and another device than the cpu needs its provider.
 void require_what_the_kit_has(const CheckOptions& options) {
   const TargetOptions& target = options.target;
-  if (target.device != "auto" && !target.device.starts_with("cpu")) {
-    throw Failure(kExitFailed, fmt::format("--device {}: the conformance kit runs on the cpu so far", target.device));
-  }
-  if (!options.provider.empty()) {
+  if (on_cpu(target) && !options.provider.empty()) {
     throw Failure(kExitUsage, fmt::format("--provider {}: the cpu needs no device provider", options.provider));
   }
   const std::string& format = target.kv_cache_dtype;
@@ -148,6 +149,10 @@ int check_backend(const CheckOptions& options) {
   const Subject subject = find_subject(options);
   kit::Options asked;
   asked.backend = subject.backend;
+  if (!on_cpu(options.target)) {
+    asked.device = options.target.device;
+    asked.provider_file = options.provider;
+  }
   asked.stories_file = options.stories;
   asked.case_texts = narrowed_cases(options.target);
   if (!options.one_case.empty()) {

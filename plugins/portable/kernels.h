@@ -30,6 +30,8 @@ extern const uint32_t kTargetDevice;
 void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons);
 // Cuts the work: fills the lanes for spec.cfg on this device.
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
+// Is there shared memory for them?
+bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
 // Bytes of scratch beside the parts.
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec);
 

@@ -83,6 +83,8 @@ const uint32_t kTargetDevice = vendor::kDeviceKind;
 void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons) {
   if (!vendor::runs_on(facts))
     reasons.add(ANYATTN_REASON_DEVICE, "architecture", facts.architecture, text(vendor::kOldest, " or newer"));
+  if (vendor::kUnproven && host.option("unproven", "refuse") != "allow")
+    reasons.add(ANYATTN_REASON_OPTION, "unproven", "refuse", "allow", text(vendor::kUnproven, ": allow it to try"));
   if (facts.compiler_version == 0 && host.option("cache", "auto") == "off")
     reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", "none", "a run-time compiler",
                 "install it, or name a folder with machine code in the option cache");
@@ -129,6 +131,7 @@ void Kernels::prepare() {
     if (impl.spec.direct) continue;
     find(&module.plan, "portable_plan");
     find(&module.merge_parts, "portable_merge_parts");
+    if (i > 0) continue;
     find(&module.store, "portable_store");
     find(&module.gather, "portable_gather");
     find(&module.merge, "portable_merge");

@@ -86,6 +86,8 @@ void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation&
   tile.min_tiles = 4;                                                 // 256 keys: below, joining costs more than it saves
 }
 
+bool tiles_fit(const anyattn_device_facts&, const Specialisation&) { return true; }
+
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec) { return host.num_workers() * tile_bytes(spec); }
 
 struct Kernels::Impl {

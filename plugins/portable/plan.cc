@@ -199,7 +199,10 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
     reasons.add(ANYATTN_REASON_PHASE, "phase", text(problem.phase), "both, prefill, decode");
   if (reasons.count() != 0) return false;
   specialise(host, facts, plan);
-  return true;
+  if (!tiles_fit(facts, plan.main) || (plan.mha.direct && !tiles_fit(facts, plan.mha)))
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(plan.head_size),
+                text("sizes whose tiles fit into ", facts.shared_memory_per_block, " bytes of shared memory"));
+  return reasons.count() == 0;
 }
 
 Plan require_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem) {

@@ -3,11 +3,24 @@
 #include "anyattn/plugin.hpp"
 
 #include "attn.h"
+#include "mla.h"
 
 namespace anyattn::portable {
 namespace {
 
-constexpr PluginInfo kInfo{"org.anyattn.portable." ANYATTN_PORTABLE_TARGET, "AnyAttn", ANYATTN_PORTABLE_VERSION, "Apache-2.0"};
+#if ANYATTN_PORTABLE_COMPILES
+// cache: the folder of compiled kernels. products: scalar computes 16-bit tiles without matrix instructions, as targets that
+// have none do.
+constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "cache", "auto", "auto | off | a folder"},
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "products", "auto", "auto | scalar"},
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "unproven", "refuse", "refuse | allow"}};
+constexpr uint32_t kNumOptions = 3;
+#else
+constexpr const anyattn_option_info* kOptions = nullptr;
+constexpr uint32_t kNumOptions = 0;
+#endif
+constexpr PluginInfo kInfo{
+    "org.anyattn.portable." ANYATTN_PORTABLE_TARGET, "AnyAttn", ANYATTN_PORTABLE_VERSION, "Apache-2.0", kOptions, kNumOptions};
 
 }  // namespace
 }  // namespace anyattn::portable
@@ -15,5 +28,7 @@ constexpr PluginInfo kInfo{"org.anyattn.portable." ANYATTN_PORTABLE_TARGET, "Any
 extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_abi_min, uint32_t host_abi_max, const anyattn_host*,
                                            const anyattn_plugin** plugin, anyattn_error* error) {
   using anyattn::portable::PortableAttn;
-  return anyattn::PluginTable<anyattn::portable::kInfo, PortableAttn>::enter(host_abi_min, host_abi_max, plugin, error);
+  using anyattn::portable::PortableMla;
+  return anyattn::PluginTable<anyattn::portable::kInfo, PortableAttn, PortableMla>::enter(host_abi_min, host_abi_max, plugin,
+                                                                                          error);
 }

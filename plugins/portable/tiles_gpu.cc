@@ -26,7 +26,7 @@ bool fit_stages(const Config& cfg, Tile& tile, int shared_bytes_of_all, int most
 // A warp covers 16 rows; where they are all there is, four warps share the keys, so that each key is read once.
 void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
   const int shared = static_cast<int>(facts.shared_memory_per_block);
-  const bool scalar = !vendor::kMatrixCores || cfg.kind == kF32;
+  const bool scalar = !cfg.matrix || cfg.kind == kF32;
   tile.rows = cfg.group <= 16 || scalar ? 16 : cfg.group <= 32 ? 32 : 64;
   tile.warps_m = tile.rows / 16;
   tile.warps_n = 4 / tile.warps_m;
@@ -75,9 +75,10 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
 
 }  // namespace
 
-void choose_tiles(const Host&, const anyattn_device_facts& facts, Specialisation& spec) {
+void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec) {
+  spec.cfg.matrix = vendor::kMatrixCores && host.option("products", "auto") != "scalar";
   const Config& cfg = spec.cfg;
-  const bool scalar = !vendor::kMatrixCores || cfg.kind == kF32;
+  const bool scalar = !cfg.matrix || cfg.kind == kF32;
   constexpr int kAll = std::numeric_limits<int>::max();
   spec.num_lanes = scalar || spec.direct ? 1 : 2;
   if (spec.direct && !scalar)
@@ -92,6 +93,12 @@ void choose_tiles(const Host&, const anyattn_device_facts& facts, Specialisation
     tile.min_query = i == 0 ? 0 : spec.lanes[0].max_query + 1;
     tile.max_query = spec.num_lanes == 2 && i == 0 ? tile.tokens : kAll;
   }
+}
+
+bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec) {
+  for (int i = 0; i < spec.num_lanes; ++i)
+    if (shared_bytes(spec.cfg, spec.lanes[i]) > static_cast<int>(facts.shared_memory_per_block)) return false;
+  return true;
 }
 
 uint64_t workspace_bytes(const Host&, const Specialisation&) { return 0; }

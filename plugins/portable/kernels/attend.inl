@@ -412,6 +412,7 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
 // The same without a list: program -> (request, block of rows, head). For calls that carry their own offsets.
 AA_FN void attend_direct(const AttendArgs& a, const Tiles& tiles, int program) {
   const BatchView& batch = a.batch;
+  if (program == a.blocks_per_req * batch.num_reqs * tile.head_units) return clear_rows(a, batch, 0, 1);
   const int head_unit = program % tile.head_units, block = program / tile.head_units % a.blocks_per_req;
   const int req = program / tile.head_units / a.blocks_per_req;
   const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
@@ -443,14 +444,8 @@ AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
   const BatchView batch = *a.kept;
   const Place from = a.lane.places[s], next = a.lane.places[s + 1];
   if (next.tile == 0 || (from.item == next.item && from.head == next.head && from.tile > 0)) return;
-  int last = s + 1;
-  while (last < tile.slots) {
-    const Place place = a.lane.places[last + 1];
-    if (place.tile == 0 || place.item != next.item || place.head != next.head) break;
-    ++last;
-  }
-  const Unit u = unit_of(batch, a.lane.items[next.item], 0, next.head, 0, 0);
-  const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = last - s + 1;
+  const Unit u = unit_of(batch, next.first, 0, next.head, 0, 0);
+  const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = next.last - s + 1;
   const auto part_of = [&](int i, int r) {  // the first piece stands in its program's second place
     return a.parts + ((int64_t)(i == 0 ? 2 * s + 1 : 2 * (s + i)) * tile.rows + r) * (tile.columns + 4);
   };

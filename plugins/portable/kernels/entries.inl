@@ -15,7 +15,9 @@ extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendAr
   merge_parts(a, AA_PROGRAM / kMergeShares, AA_PROGRAM % kMergeShares, kMergeShares);
 }
 extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a, a.lanes[AA_LANE], AA_LANE == 0); }
+#if AA_LANE == 0
 extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_rows(a, AA_PROGRAM, AA_PROGRAMS); }
 extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) { gather_rows(a, AA_PROGRAM, AA_PROGRAMS); }
 extern "C" __global__ void portable_merge(const __grid_constant__ MergeArgs a) { merge_rows(a, AA_PROGRAM, AA_PROGRAMS); }
+#endif
 #endif

@@ -44,7 +44,7 @@ AA_FN int lower_bound(const T* values, int count, T wanted) {
 
 AA_FN Place place_at(const Lane& lane, int num_items, int64_t tiles) {
   Place place;
-  place.reserved = place.head = place.tile = 0;
+  place.last = place.head = place.tile = 0;
   const int64_t in_items = (tiles + tile.head_units - 1) / tile.head_units;
   place.item = lower_bound(lane.prefix, num_items, in_items);
   if (place.item < num_items && lane.prefix[place.item] * tile.head_units == tiles) return place;
@@ -96,10 +96,17 @@ AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
   for (int s = thread(); s <= tile.slots; s += num_threads()) {
     Place place;
     place.item = num_items;
-    place.head = place.tile = place.reserved = 0;
+    place.head = place.tile = place.last = 0;
     if (s == 0) place.item = 0;
     if (s > 0 && s < used) place = place_at(lane, num_items, all * s / used);
     if (place.item < num_items) place.first = lane.items[place.item];
+    if (place.tile > 0) {  // the last program that begins before the unit's end
+      const int64_t end = all * s / used + place.first.tiles - place.tile;
+      place.last = (int)(end * used / all);
+      if (place.last > used - 1) place.last = used - 1;
+      while (all * place.last / used >= end) --place.last;
+      while (place.last + 1 < used && all * (place.last + 1) / used < end) ++place.last;
+    }
     lane.places[s] = place;
   }
 }

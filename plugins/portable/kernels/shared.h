@@ -31,6 +31,7 @@ struct Config {
   int mm_prefix;  // 1: ranges that see each other both ways
   int invariant;  // 1: a unit is never split
   int cp_world, cp_rank, cp_interleave;
+  int matrix;      // 1: the device multiplies 16-bit tiles itself
   float soft_cap;  // 0: none
 };
 
@@ -74,9 +75,9 @@ struct Item {
 };
 
 // Where a program begins: a unit and a tile in it. It ends where the next one begins. The item comes along, so that the
-// first keys are one load of the list away.
+// first keys are one load of the list away. `last` is the program in which a unit that was begun before ends.
 struct Place {
-  int32_t item, head, tile, reserved;
+  int32_t item, head, tile, last;
   Item first;
 };
 
@@ -185,7 +186,7 @@ constexpr int body_bytes(const Config& cfg, const Tile& tile) {
   return keys > staged ? keys : staged;
 }
 constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V
-  return cfg.kind == kF32 ? tile.rows * tile.keys * 4 : 0;
+  return cfg.kind == kF32 || !cfg.matrix ? tile.rows * tile.keys * 4 : 0;
 }
 constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
   return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + tile.stages * tile.keys * 16 +

@@ -5,6 +5,8 @@
 
 #define AA_FN __device__ __forceinline__
 #define AA_SHARED __shared__
+#define AA_PROGRAM ((int)blockIdx.x)
+#define AA_PROGRAMS ((int)gridDim.x)
 #define kInfinity __int_as_float(0x7f800000)
 #define AA_UNROLL _Pragma("unroll")
 #define AA_UNROLL_FOUR _Pragma("unroll 4")
@@ -112,7 +114,7 @@ AA_FN unsigned pair_of(float low, float high) {
 
 // S [rows of the warp][its keys] = Q K^T.
 AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
-  if constexpr (cfg.kind == kF32) {
+  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_qk(tiles, stage, s);
   } else {
     AA_UNROLL
@@ -141,7 +143,7 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
 
 // O [rows of the warp][columns] += P V over the warp's keys: two key tiles of P are one operand as they stand.
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
-  if constexpr (cfg.kind == kF32) {
+  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_pv(tiles, stage, column, p, o);
   } else {
     AA_UNROLL

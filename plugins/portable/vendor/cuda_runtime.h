@@ -12,7 +12,8 @@ namespace anyattn::portable::vendor {
 
 inline constexpr const char* kName = "cuda";
 inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
-inline constexpr bool kMatrixCores = true;  // 16-bit tiles through mma.sync
+inline constexpr bool kMatrixCores = true;         // 16-bit tiles through mma.sync
+inline constexpr const char* kUnproven = nullptr;  // what was run: README.md
 inline constexpr const char* kDriverLibraries[] = {"libcuda.so.1"};
 inline constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
                                                      "/usr/local/cuda/lib64/libnvrtc.so.13",

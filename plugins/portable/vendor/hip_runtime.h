@@ -12,6 +12,7 @@ namespace anyattn::portable::vendor {
 inline constexpr const char* kName = "hip";
 inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_HIP;
 inline constexpr bool kMatrixCores = false;  // scalar products for every kind
+inline constexpr const char* kUnproven = "no AMD device has run these kernels yet";
 inline constexpr const char* kDriverLibraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                                    "libamdhip64.so"};
 inline constexpr const char* kCompilerLibraries[] = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "libamdhip64.so.5"};

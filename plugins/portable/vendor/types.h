@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Integer types and the numbers of a program, for a compiler that has no header of its own.
+// Integer types for a compiler that has no header of its own.
 #pragma once
 
 #define AA_INT_TYPES
@@ -8,5 +8,3 @@ typedef int int32_t;
 typedef unsigned uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
-#define AA_PROGRAM ((int)blockIdx.x)
-#define AA_PROGRAMS ((int)gridDim.x)

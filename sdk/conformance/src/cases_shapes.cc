@@ -42,6 +42,7 @@ constexpr Line kLines[] = {
     {"random/cap_and_alibi",
      "paged q=4 kv=4 d=64 bs=8 seed=904 limits=5/40/16/300 random=40 cap=4 gain=5 alibi=linear lse=natural", Dtypes::kFloat32},
     {"random/long", "paged q=8 kv=1 d=64 seed=905 limits=4/16/8/4096 random=20 lse=natural", Dtypes::kFloat32},
+    {"graph/replay", "paged q=8 kv=2 d=64 seed=907 limits=6/64/40/700 random=12 lse=natural mode=graph", Dtypes::kAll},
     {"random/ragged", "ragged q=4 kv=2 d=32 seed=906 limits=6/80/40/120 random=40 noncausal lse=natural", Dtypes::kAll},
 
     {"stories/layer_@", "paged q=8 kv=4 d=8 lens=200/200 data=stories lse=natural layer=@", Dtypes::kAll, "0|1|2|3|4"},

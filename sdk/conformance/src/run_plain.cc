@@ -7,6 +7,7 @@
 #include "failure.h"
 #include "plain_call.h"
 #include "run_merge.h"
+#include "run_replay.h"
 
 namespace anyattn::conformance {
 namespace {
@@ -137,8 +138,10 @@ Case random_batch(const Case& c, SplitMix64* generator) {
 }
 
 void run_random(const Subject& subject, const Case& c, CaseResult* result) {
-  Session session(subject, c, 0);
   SplitMix64 generator(c.seeds[0]);
+  if (c.mode == ANYATTN_METADATA_GRAPH_CAPTURE)
+    return run_replay(subject, c, [&] { return random_batch(c, &generator); }, result);
+  Session session(subject, c, 0);
   for (int i = 0; i < c.random; ++i) {
     const Case batch = random_batch(c, &generator);
     const PlainData data = make_plain_data(batch, subject.model_file);
