@@ -238,6 +238,8 @@ Verb add_bench(CLI::App& app) {
   add_words("--threads", options->threads, {}, "N|all,...", "of the runtime (1,all)");
   add_number("--block-size", options->block_size, 1u << 20, "tokens a cache block; the backend's choice where 0");
   verb->add_flag("--shuffled", options->shuffled, "blocks of a request in any order instead of one behind the other");
+  verb->add_flag("--peers", options->peers,
+                 "beside each row its two products by oneDNN and OpenBLAS, where their programs were built");
   verb->add_flag("--batch-invariant", options->batch_invariant, "every row once more with that feature");
   add_number("--pairs", options->pairs, 1001, "samples of the call and of the limits, alternately; the medians are shown");
   add_number("--cold-mib", options->cold_mib, 1u << 20, "MiB between two uses of a cold cache");

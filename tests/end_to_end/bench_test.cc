@@ -2,6 +2,8 @@
 // bench on grids that are small enough for a test: which rows there are and that their figures hang together.
 #include <doctest/doctest.h>
 
+#include <filesystem>
+
 #include "end_to_end/command.h"
 #include "unit/tools/temp_dir.h"
 
@@ -133,4 +135,19 @@ TEST_CASE("bench_writes_a_page_that_needs_no_other_file") {
   const Result refused = bench(dir, with);
   CHECK(refused.code == 2);
   CHECK(read_file(dir / "other.txt") == "somebody's");
+}
+
+TEST_CASE("bench_sets_products_of_other_libraries_beside_its_rows") {
+  TempDir dir;
+  const auto built = [](const std::string& peer) {
+    return std::filesystem::exists(std::string(ANYATTN_BINARY_DIR) + "/lib/anyattn/bench/peer_" + peer);
+  };
+  const Result result = bench(dir, {"--heads", "4/2/32", "--contexts", "64", "--prompts", "16", "--threads", "1", "--dtype",
+                                    "float32,bfloat16", "--peers", "--json"});
+  CHECK(result.code == 0);
+  for (const json& row : result.json()["rows"]) {
+    CHECK(row["peers"].contains("onednn") == built("onednn"));
+    CHECK(row["peers"].contains("openblas") == (built("openblas") && row["dtype"] == "float32"));
+    for (const json& peer : row["peers"]) CHECK(peer["scores_us"].get<double>() * peer["values_us"].get<double>() > 0);
+  }
 }

@@ -95,7 +95,9 @@ class Bench {
 
   void measure_row(const Runtime& runtime, const bench::Point& point, ordered_json& answer) {
     try {
-      const auto row = bench::time_row(runtime, workload_, point, arena_, timing_);
+      auto row = bench::time_row(runtime, workload_, point, arena_, timing_);
+      if (row && options_.peers && !interrupted())
+        row->peers = measure_peers(point, row->kv_cache_dtype, row->threads, options_.pairs, options_.min_time_s);
       if (row) answer["rows"].push_back(json_of(*row));
     } catch (const RuntimeError& error) {
       // Nobody takes the problem, or there is not the memory: a row less, said below.

@@ -63,6 +63,20 @@ std::string neighbours_text(const ordered_json& rows, const Terminal& terminal) 
       Colour::kYellow);
 }
 
+// Both products at their whole size; an attention call has the softmax besides and may leave out what no row sees.
+std::string peers_text(const ordered_json& rows, const Terminal& terminal) {
+  Table table({{"products of other libraries, hot, beside"},
+               {"forward, us", Align::kRight},
+               {"peer"},
+               {"q k^T, us", Align::kRight},
+               {"p v, us", Align::kRight}});
+  for (const ordered_json& row : rows) {
+    for (const auto& [name, peer] : row["peers"].items())
+      table.add({name_of(row), number(row["forward_us"], 1), name, number(peer["scores_us"], 1), number(peer["values_us"], 1)});
+  }
+  return table.empty() ? "" : "\n" + table.render(terminal);
+}
+
 std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
   Table table({{"heads"},
                {"q"},
@@ -102,7 +116,7 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                reads ? number(row["ns_a_key"], 1) : "",
                row["against"].is_null() ? "" : fmt::format("x {:.2f}", row["against"]["speed"].get<double>())});
   }
-  return table.render(terminal) + neighbours_text(rows, terminal);
+  return table.render(terminal) + neighbours_text(rows, terminal) + peers_text(rows, terminal);
 }
 
 std::string skipped_text(const ordered_json& skipped, const Terminal& terminal) {
@@ -125,6 +139,8 @@ ordered_json json_of(const Row& row) {
   const Point& point = row.point;
   ordered_json shares = ordered_json::object();
   for (const Share& s : row.shares) shares[s.limit] = {{"rate", s.rate}, {"share", s.share}};
+  ordered_json peers = ordered_json::object();
+  for (const Peer& peer : row.peers) peers[peer.name] = {{"scores_us", peer.scores_us}, {"values_us", peer.values_us}};
   return {{"heads", point.heads},
           {"dtype", dtype_name(point.problem.fields.q_dtype)},
           {"kv_cache_dtype", row.kv_cache_dtype},
@@ -148,7 +164,8 @@ ordered_json json_of(const Row& row) {
           {"gflop_per_s", row.gflop_per_s},
           {"ns_a_key", row.ns_a_key},
           {"others", row.others},
-          {"shares", std::move(shares)}};
+          {"shares", std::move(shares)},
+          {"peers", std::move(peers)}};
 }
 
 ordered_json json_of(const Skipped& skipped) { return {{"what", skipped.what}, {"reason", skipped.reason}}; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/limits.h"
+#include "bench/peers.h"
 #include "bench/workload.h"
 
 namespace anyattn::tools::bench {
@@ -36,6 +37,7 @@ struct Row {
   double ns_a_key = 0;                                    // a request's key
   double others = 0;                                      // processor time of other programs meanwhile, of all there is
   std::vector<Share> shares;
+  std::vector<Peer> peers;
 };
 
 // Empty where Ctrl-C came between two samples.
