@@ -39,7 +39,7 @@ inline __m512 exp2(__m512 t) {
 // Rows are fetched in the order of their use (K of a step, then V), all the time: memory is idle while nothing is asked of it,
 // and a burst holds up the loads behind it. So each phase of a step fetches the share of rows that is its share of the time;
 // at the start of a step kLead rows are on their way. All in 1/16 of a step's keys; the shares add up to K and V.
-constexpr int kLead = 12, kScoreShare = 10, kSoftmaxShare = 3, kPairShare = 10, kAddShare = 9;
+constexpr int kLead = 16, kScoreShare = 12, kSoftmaxShare = 2, kPairShare = 8, kAddShare = 10;
 static_assert(kScoreShare + kSoftmaxShare + kPairShare + kAddShare == 32);
 
 // Scratch of a unit; R = rows padded to 16, D and V = padded row lengths.

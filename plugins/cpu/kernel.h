@@ -30,7 +30,7 @@ constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
 constexpr int kBlockRows = 128;  // rows a unit aims at where heads of a group leave the choice
 constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
 
-constexpr int kStepKeys = 128;  // keys a step of the tile kernels
+constexpr int kStepKeys = 64;  // keys a step of the tile kernels: their V pairs stay in a first-level cache
 
 static constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
 // Row length of f32 scratch arrays: whole vectors of the widest set.
