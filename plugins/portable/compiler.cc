@@ -30,7 +30,8 @@ std::string words_of(const Config& c) {
 }
 std::string words_of(const Tile& t) {
   return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.stages, ",", t.heads,
-              ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query, ",", t.slots, ",", t.min_tiles);
+              ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query, ",", t.slots, ",", t.min_tiles, ",",
+              t.slack);
 }
 
 std::string compile(const std::string& program, const std::string& architecture) {

@@ -83,7 +83,8 @@ void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation&
   tile.max_query = std::numeric_limits<int>::max();
   tile.slots =
       std::min(kMaxSlots, static_cast<int>(4 * host.num_workers()));  // so that a slow thread does not hold up the others
-  tile.min_tiles = 4;                                                 // 256 keys: below, joining costs more than it saves
+  tile.slack = 10;
+  tile.min_tiles = 4;  // 256 keys: below, joining costs more than it saves
 }
 
 bool tiles_fit(const anyattn_device_facts&, const Specialisation&) { return true; }

@@ -33,6 +33,7 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.m_tiles = 1;
   tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);  // 128 accumulators a thread at 16 rows
   tile.min_tiles = 1;
+  tile.slack = 2;  // a cut costs a merge of a few microseconds, an idle program the bytes it does not ask for
   min_blocks = 2;
   for (tile.keys = 64; tile.keys >= 32; tile.keys /= 2) {
     if (fit_stages(cfg, tile, shared, 3, 2) && tile.stages >= 2) return;
@@ -55,6 +56,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
   tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);
   tile.keys = 64;
   tile.min_tiles = 4;
+  tile.slack = 10;  // a cut costs a second start of about 15 us and a merge of 128 rows
   min_blocks = 1;
   if (cfg.head_size <= 128 && tile.columns <= 128) {
     tile.warps_m = 8;

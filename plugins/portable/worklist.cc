@@ -31,6 +31,7 @@ Lane carve_lane(Carver& carver, const Tile& tile, const anyattn_limits& limits) 
   lane.places = carver.take<Place>(static_cast<uint64_t>(tile.slots) + 1);
   lane.items = carver.take<Item>(items);
   lane.prefix = carver.take<int64_t>(items + 1);
+  lane.order = carver.take<int32_t>(items);
   lane.first_item = carver.take<int32_t>(uint64_t{limits.max_num_reqs} + 1);
   return lane;
 }

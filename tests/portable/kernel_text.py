@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the one kernel text of plugins/portable without a device.
 
-  kernel_text.py ROOT lines            the kernels stay within 850 lines that are neither blank nor comment
+  kernel_text.py ROOT lines            the kernels stay within 900 lines that are neither blank nor comment
   kernel_text.py ROOT objects CLANG    they compile for AMD's targets, and no kernel spills a register
 """
 import os
@@ -11,12 +11,12 @@ import subprocess
 import sys
 import tempfile
 
-MOST_LINES = 850
+MOST_LINES = 900
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 KERNELS = ("attend.inl", "plan.inl", "memory.inl", "entries.inl", "shared.h")
 # Config and Tile in the order of shared.h: head 128, 4 query heads a kv head; tiles as a device with 64 KiB takes them.
 CONFIG = "{kind},{kind},128,128,128,0,4,8,16,0,-1,-1,0,0,0,0,1,0,1,0,0.0f"
-TILE = "16,32,128,1,4,1,1,4,4,8,0,2147483647,220,1"
+TILE = "16,32,128,1,4,1,1,4,4,8,0,2147483647,220,1,2"
 
 
 def lines(folder):

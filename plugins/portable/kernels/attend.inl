@@ -217,6 +217,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       }
       state.maximum[i] = top;
       state.sum[i] = state.sum[i] * shrink + sum;
+      if (shrink == 1) continue;  // the maximum stands: most tiles of a long request
       AA_UNROLL
       for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] *= shrink;
     }
@@ -381,30 +382,51 @@ AA_FN void clear_rows(const AttendArgs& a, const BatchView& batch, int program, 
   }
 }
 
+// Unit number `round` of a program where units are dealt whole.
+AA_FN int64_t dealt(int program, int round) {
+  return (int64_t)round * tile.slots + (round % 2 == 0 ? program : tile.slots - 1 - program);
+}
+
+AA_FN void attend_item(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int head, int from,
+                       int to, float* part) {
+  Unit u = unit_of(batch, item, batch.seq_lens[item.req], head, from, to);
+  u.causal = is_causal(batch, item.req);
+  attend_unit(a, batch, u, tiles, part);
+}
+
 // A program of a fixed launch: its share of the list, whatever the lengths of this replay are.
 AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
   let_next_launch();
   const BatchView batch = *a.kept;
   Place at = a.lane.places[program];
   const Place end = a.lane.places[program + 1];
-  bool fresh = true;
-  while (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)))) {
-    const Item item = fresh ? at.first : a.lane.items[at.item];
-    fresh = false;
-    const bool last = at.item == end.item && at.head == end.head;
-    const int tile_end = last ? end.tile : item.tiles;
-    const bool whole = at.tile == 0 && tile_end == item.tiles;
-    const int number = 2 * program + (at.tile == 0);
-    float* part = whole ? nullptr : a.parts + (int64_t)number * tile.rows * (tile.columns + 4);
-    Unit u = unit_of(batch, item, batch.seq_lens[item.req], at.head, at.tile, tile_end);
-    u.causal = is_causal(batch, item.req);
-    attend_unit(a, batch, u, tiles, part);
-    if (last) break;
-    at.tile = 0;
-    if (++at.head == tile.head_units) {
-      at.head = 0;
-      ++at.item;
+  const bool dealing = at.tile == kWhole;
+  int round = 0;
+  bool more = dealing ? dealt(program, 0) < at.last
+                      : at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)));
+  while (more) {
+    const Item item = round == 0 ? at.first : a.lane.items[at.item];
+    int from = 0, to = item.tiles, head = at.head;
+    float* part = nullptr;
+    if (dealing) {
+      head = (int)(dealt(program, round) % tile.head_units);
+      const int64_t next = dealt(program, ++round);
+      more = next < at.last;
+      if (more) at.item = a.lane.order[next / tile.head_units];
+    } else {
+      ++round;
+      from = at.tile;
+      const bool last = at.item == end.item && at.head == end.head;
+      if (last) to = end.tile;
+      if (from > 0 || to < item.tiles) part = a.parts + (int64_t)(2 * program + (from == 0)) * tile.rows * (tile.columns + 4);
+      at.tile = 0;
+      if (++at.head == tile.head_units) {
+        at.head = 0;
+        ++at.item;
+      }
+      more = !last && (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && end.tile > 0))));
     }
+    attend_item(a, batch, tiles, item, head, from, to, part);
   }
   if (tile.min_query == 0) clear_rows(a, batch, program, tile.slots);
 }
@@ -443,7 +465,7 @@ AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, floa
 AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
   const BatchView batch = *a.kept;
   const Place from = a.lane.places[s], next = a.lane.places[s + 1];
-  if (next.tile == 0 || (from.item == next.item && from.head == next.head && from.tile > 0)) return;
+  if (next.tile <= 0 || (from.item == next.item && from.head == next.head && from.tile > 0)) return;
   const Unit u = unit_of(batch, next.first, 0, next.head, 0, 0);
   const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = next.last - s + 1;
   const auto part_of = [&](int i, int r) {  // the first piece stands in its program's second place

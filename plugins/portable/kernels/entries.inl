@@ -4,12 +4,12 @@
 #if AA_DIRECT
 extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_direct(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(128) char memory[];
-  attend_direct(a, Tiles{memory}, AA_PROGRAM);
+  attend_direct(a, Tiles{memory, shared_at(memory)}, AA_PROGRAM);
 }
 #else
 extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_attend(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(128) char memory[];
-  attend(a, Tiles{memory}, AA_PROGRAM);
+  attend(a, Tiles{memory, shared_at(memory)}, AA_PROGRAM);
 }
 extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) {
   merge_parts(a, AA_PROGRAM / kMergeShares, AA_PROGRAM % kMergeShares, kMergeShares);

@@ -62,6 +62,30 @@ AA_FN Place place_at(const Lane& lane, int num_items, int64_t tiles) {
   return place;
 }
 
+// Deals whole units, the longest first, forth and back over the programs, if that leaves them about equally busy. Causal
+// prefill is the case in point: short and long blocks of rows pair up, and nothing is merged.
+AA_FN bool deal_whole(const Lane& lane, int num_items, int64_t num_tiles) {
+  if (cfg.invariant || num_items > kMaxSorted) return false;
+  const int64_t units = (int64_t)num_items * tile.head_units;
+  int seen = 0, busy = 0, total;
+  for (int i = thread(); i < num_items; i += num_threads()) {
+    const int own = lane.items[i].tiles;
+    seen += own > 0;
+    int before = 0;
+    for (int j = 0; j < num_items; ++j) before += lane.items[j].tiles > own || (lane.items[j].tiles == own && j < i);
+    lane.order[before] = i;
+  }
+  scan(seen, &total);
+  if ((int64_t)total * tile.head_units < tile.slots) return false;
+  for (int s = thread(); s < tile.slots; s += num_threads()) {
+    int64_t work = 0;
+    for (int round = 0; dealt(s, round) < units; ++round) work += lane.items[lane.order[dealt(s, round) / tile.head_units]].tiles;
+    busy += work * tile.slots * 100 > num_tiles * tile.head_units * (100 + tile.slack);
+  }
+  scan(busy, &total);
+  return total == 0;
+}
+
 AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
   const BatchView& batch = a.batch;
   if (keep && thread() == 0) *a.kept = batch;
@@ -91,6 +115,17 @@ AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
   }
   barrier();
   const int64_t all = num_tiles * tile.head_units;
+  if (deal_whole(lane, num_items, num_tiles)) {
+    for (int s = thread(); s <= tile.slots; s += num_threads()) {
+      Place place;
+      place.item = place.head = 0;
+      place.tile = kWhole;
+      place.last = num_items * tile.head_units;
+      if (dealt(s, 0) < place.last) place.first = lane.items[lane.order[dealt(s, 0) / tile.head_units]];
+      lane.places[s] = place;
+    }
+    return;
+  }
   const int64_t wanted = all / tile.min_tiles;
   const int used = wanted < 1 ? 1 : wanted > tile.slots ? tile.slots : (int)wanted;
   for (int s = thread(); s <= tile.slots; s += num_threads()) {

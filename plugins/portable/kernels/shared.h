@@ -51,6 +51,7 @@ struct Tile {
   int max_query;   // longest
   int slots;       // programs of the launch
   int min_tiles;   // least work of a program
+  int slack;       // per cent that the busiest program may do above the mean so that no unit is cut
 };
 
 // The batch of metadata_update, kept on the device so that a captured launch finds the newest one.
@@ -75,7 +76,8 @@ struct Item {
 };
 
 // Where a program begins: a unit and a tile in it. It ends where the next one begins. The item comes along, so that the
-// first keys are one load of the list away. `last` is the program in which a unit that was begun before ends.
+// first keys are one load of the list away. `last` is the program in which a unit that was begun before ends. Where nothing is
+// cut, tile is kWhole, `last` the number of units, and `order` says in which order they are dealt.
 struct Place {
   int32_t item, head, tile, last;
   Item first;
@@ -86,6 +88,7 @@ struct Lane {
   Place* places;        // [slots + 1]
   Item* items;          // [max_items]
   int64_t* prefix;      // [max_items + 1], tiles before an item
+  int32_t* order;       // [max_items], the longest first
   int32_t* first_item;  // [max_num_reqs + 1]
 };
 
@@ -149,6 +152,7 @@ struct GatherArgs {
 
 constexpr int kForever = 0x7fffffff;  // a key past every request
 
+constexpr int kWhole = -1, kMaxSorted = 1024;
 constexpr int kMaxSlots = 1000, kMaxParts = kMaxSlots + 1, kFewParts = 4;
 
 constexpr int kMaxStates = 16;

@@ -36,6 +36,7 @@ AA_FN float exp2_of(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+AA_FN float larger(float a, float b) { return fmaxf(a, b); }
 AA_FN float log2_of(float x) { return log2f(x); }
 AA_FN float tanh_of(float x) { return tanhf(x); }
 AA_FN float sqrt_of(float x) { return sqrtf(x); }
@@ -60,11 +61,13 @@ AA_FN unsigned short f16_of(float x) {
   return bits;
 }
 
-AA_FN unsigned shared_address(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-AA_FN void load_chunk(char* to, const char* base, int64_t offset) {
-  const int bytes = offset < 0 ? 0 : 16;  // the rest of the 16 is filled with zeros
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
-               "l"(base + (offset < 0 ? 0 : offset)), "r"(bytes));
+typedef unsigned SharedAt;
+AA_FN SharedAt shared_at(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
+  asm volatile(  // where the offset is negative nothing is read and zeros are written
+      "{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, none;\n}" ::"r"(to),
+      "l"(base + offset), "r"((int)(offset >> 32)));
 }
 AA_FN void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 AA_FN void wait_loads(int pending) {
@@ -79,18 +82,18 @@ AA_FN void wait_loads(int pending) {
 struct Four {
   unsigned at[4];
 };
-AA_FN Four load_matrices(const char* row) {
+AA_FN Four load_matrices(SharedAt row) {
   Four m;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(m.at[0]), "=r"(m.at[1]), "=r"(m.at[2]), "=r"(m.at[3])
-               : "r"(shared_address(row)));
+               : "r"(row));
   return m;
 }
-AA_FN Four load_transposed(const char* row) {
+AA_FN Four load_transposed(SharedAt row) {
   Four m;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(m.at[0]), "=r"(m.at[1]), "=r"(m.at[2]), "=r"(m.at[3])
-               : "r"(shared_address(row)));
+               : "r"(row));
   return m;
 }
 AA_FN void multiply(float& c0, float& c1, float& c2, float& c3, const Four& a, unsigned b0, unsigned b1) {
@@ -125,11 +128,12 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
       Four q[tile.m_tiles];
       AA_UNROLL
       for (int m = 0; m < tile.m_tiles; ++m)
-        q[m] = load_matrices(tiles.q((warp_m() * tile.m_tiles + m) * 16 + lane() % 16) + d * 32 + lane() / 16 * 16);
+        q[m] = load_matrices(tiles.start +
+                             (tiles.q_at((warp_m() * tile.m_tiles + m) * 16 + lane() % 16) + d * 32 + lane() / 16 * 16));
       AA_UNROLL
       for (int n = 0; n < kWarpKeys / 16; ++n) {
         const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + lane() / 16 * 8;
-        const Four k = load_matrices(tiles.k(stage, key) + d * 32 + lane() / 8 % 2 * 16);
+        const Four k = load_matrices(tiles.start + (tiles.k_at(stage, key) + d * 32 + lane() / 8 % 2 * 16));
         AA_UNROLL
         for (int m = 0; m < tile.m_tiles; ++m) {
           float(*at)[kLaneKeys] = &s.at[2 * m];
@@ -155,7 +159,8 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Ac
         weights[m].at[half] =
             pair_of(p.at[2 * m + half % 2][4 * n + half / 2 * 2], p.at[2 * m + half % 2][4 * n + half / 2 * 2 + 1]);
       const int key = warp_n() * kWarpKeys + n * 16 + lane() % 16;
-      const char* row = (cfg.latent ? tiles.k(stage, key) + column * kElementBytes : tiles.v(stage, key)) + lane() / 16 * 16;
+      const int at = (cfg.latent ? tiles.k_at(stage, key) + column * kElementBytes : tiles.v_at(stage, key)) + lane() / 16 * 16;
+      const SharedAt row = tiles.start + at;
       AA_UNROLL
       for (int c = 0; c < tile.columns / 16; ++c) {
         const Four v = load_transposed(row + c * 32);

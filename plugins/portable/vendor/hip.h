@@ -44,6 +44,7 @@ AA_FN float from_lane_xor(float x, int mask) {
 AA_FN int from_lane_below(int x, int step) { return __builtin_amdgcn_ds_bpermute((wave_lane() - step) * 4, x); }
 
 AA_FN float exp2_of(float x) { return __builtin_amdgcn_exp2f(x); }
+AA_FN float larger(float a, float b) { return __builtin_fmaxf(a, b); }
 AA_FN float log2_of(float x) { return __builtin_amdgcn_logf(x); }
 AA_FN float tanh_of(float x) { return 1 - 2 / (exp2_of(x * 2.88539008177792681f) + 1); }
 AA_FN float sqrt_of(float x) { return __builtin_sqrtf(x); }
@@ -60,7 +61,9 @@ AA_FN unsigned short bf16_of(float x) {
 AA_FN unsigned short f16_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
 
 typedef unsigned Quad __attribute__((ext_vector_type(4)));
-AA_FN void load_chunk(char* to, const char* base, int64_t offset) {
+typedef char* SharedAt;
+AA_FN SharedAt shared_at(char* at) { return at; }
+AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
   *(Quad*)to = offset < 0 ? Quad{0, 0, 0, 0} : *(const Quad*)(base + offset);
 }
 AA_FN void commit_loads() {}

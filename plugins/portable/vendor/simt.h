@@ -32,7 +32,6 @@ AA_FN int row_of(int i) { return (warp_m() * tile.m_tiles + i / 2) * 16 + i % 2 
 AA_FN int key_of(int j) { return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2; }
 AA_FN int column_of(int c) { return c / 2 * 8 + lane() % 4 * 2 + c % 2; }
 AA_FN bool first_lane_of_row() { return lane() % 4 == 0; }
-AA_FN float larger(float a, float b) { return a > b ? a : b; }
 AA_FN float row_max(float x) {
   x = larger(x, from_lane_xor(x, 1));
   return larger(x, from_lane_xor(x, 2));
@@ -137,11 +136,15 @@ AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_
 // A program's shared memory: q [rows][kHead], `stages` times k [keys][kHead] and v [keys][columns].
 struct Tiles {
   char* base;
+  SharedAt start;  // the same, as the vendor's copies and matrix loads address it
 
-  AA_FN char* q(int row) const { return base + row * kPitchK; }
+  AA_FN static int q_at(int row) { return row * kPitchK; }
+  AA_FN static int k_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + row * kPitchK; }
+  AA_FN static int v_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
+  AA_FN char* q(int row) const { return base + q_at(row); }
+  AA_FN char* k(int stage, int row) const { return base + k_at(stage, row); }
+  AA_FN char* v(int stage, int row) const { return base + v_at(stage, row); }
   AA_FN char* body() const { return base + kQueryBytes; }
-  AA_FN char* k(int stage, int row) const { return body() + stage * kStageBytes + row * kPitchK; }
-  AA_FN char* v(int stage, int row) const { return body() + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
   AA_FN float* staged() const { return (float*)body(); }
   AA_FN float* weights() const { return (float*)(body() + kBodyBytes); }
   AA_FN int64_t* offsets(int stage) const { return (int64_t*)(body() + kBodyBytes + kWeightsBytes) + stage * tile.keys * 2; }
@@ -150,19 +153,19 @@ struct Tiles {
 
   // 16 bytes from base + offset; zeros where offset is negative.
   AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
-    load_chunk(q(row) + chunk * 16, base_of, offset);
+    load_chunk(start + (q_at(row) + chunk * 16), base_of, offset);
   }
   AA_FN void fill_k(int stage, int row, int chunk, const char* base_of, int64_t offset) const {
     const bool inside = cfg.head_size % 16 == 0 || chunk * kChunk < cfg.head_size;
-    load_chunk(k(stage, row) + chunk * 16, base_of + chunk * 16, inside ? offset : -1);
+    load_chunk(start + (k_at(stage, row) + chunk * 16), base_of + chunk * 16, inside ? offset : -1);
   }
   AA_FN void fill_v(int stage, int row, int chunk, int column, const char* base_of, int64_t offset) const {
-    char* to = v(stage, row) + chunk * 16;
     const int first = column + chunk * kChunk;
     if (cfg.head_size_v % kChunk == 0) {
       const bool inside = cfg.head_size_v % tile.columns == 0 || first < cfg.head_size_v;
-      return load_chunk(to, base_of + first * kElementBytes, inside ? offset : -1);
+      return load_chunk(start + (v_at(stage, row) + chunk * 16), base_of + first * kElementBytes, inside ? offset : -1);
     }
+    char* to = v(stage, row) + chunk * 16;
     const char* from = offset < 0 ? nullptr : base_of + offset;
     for (int e = 0; e < kChunk; ++e) {
       const bool inside = from && first + e < cfg.head_size_v;
