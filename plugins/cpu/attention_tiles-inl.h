@@ -203,6 +203,24 @@ struct TileAttention {
     return true;
   }
 
+  // A row, or two rows as pairs, out of a format that is not bfloat16. Apart from the walk: its registers then hold the constants
+  // of the conversion, which were made anew for every vector.
+  static __attribute__((noinline)) void copy_row(const char* row, uint32_t size, char* to) {
+    for (uint32_t at = 0; at < size; at += 32, to += 64) {
+      const int n = size - at < 32 ? static_cast<int>(size - at) : 32;
+      _mm512_store_si512(to, (__m512i)(n == 32 ? Rows::load_pairs(row, at) : Rows::load_pairs_n(row, at, n)));
+    }
+  }
+  static __attribute__((noinline)) void pair_rows(const char* first, const char* second, uint32_t size, char* to) {
+    for (uint32_t at = 0; at < size; at += 32, to += 128) {
+      const int n = size - at < 32 ? static_cast<int>(size - at) : 32;
+      const __m512i even = (__m512i)(n == 32 ? Rows::load_pairs(first, at) : Rows::load_pairs_n(first, at, n));
+      const __m512i odd = (__m512i)(n == 32 ? Rows::load_pairs(second, at) : Rows::load_pairs_n(second, at, n));
+      _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
+      _mm512_store_si512(to + 64, _mm512_unpackhi_epi16(even, odd));
+    }
+  }
+
   // Pairs of V rows side by side; rows past `count` up to a multiple of 32 are zero.
   void pair_values() {
     const StepRows& rows = steps[current];
@@ -210,6 +228,10 @@ struct TileAttention {
     for (int t = 0; t < padded_count(); t += 2) {
       char* to = w.v_pairs + size_t(t / 2) * w.out_stride * 4;
       fetch_until(share.until(t / 2));
+      if (!Rows::kInPlace && t + 1 < count) {
+        pair_rows(rows.v[t], rows.v[t + 1], u.head_size_v, to);
+        continue;
+      }
       for (uint32_t at = 0; at < w.out_stride; at += 32, to += 128) {
         const int n = u.head_size_v - at < 32 ? static_cast<int>(u.head_size_v - at) : 32;
         const auto row = [&](int i) {
@@ -239,6 +261,10 @@ struct TileAttention {
     char* to = w.k_rows + size_t(t) * w.k_stride * 2;
     for (int i = t; i < t + 16 && i < count; ++i) {
       char* row = w.k_rows + size_t(i) * w.k_stride * 2;
+      if (!Rows::kInPlace) {
+        copy_row(rows.k[i], w.head_size, row);
+        continue;
+      }
       for (uint32_t at = 0; at < w.k_stride; at += 32) {
         const int n = w.head_size - at < 32 ? static_cast<int>(w.head_size - at) : 32;
         _mm512_store_si512(row + size_t{at} * 2,

@@ -208,15 +208,14 @@ void load_plain(const char* row, uint32_t size, float* to) {
   });
 }
 
-// A query row in the keys' rotation, in its own dtype.
-void rotate_row(char* to, const char* from, ElementKind kind, uint32_t size) {
-  float y[kMaxRotated];
+// A query row in the keys' rotation: as float32, and in its own dtype.
+void rotate_row(char* to, float* unrounded, const char* from, ElementKind kind, uint32_t size) {
   each_vector(from, kind, size,
-              [&](uint32_t i, int n, Vec value) { store_n(reinterpret_cast<char*>(y + i), value, n, F32{}); });
-  rotate(y, size);
+              [&](uint32_t i, int n, Vec value) { store_n(reinterpret_cast<char*>(unrounded + i), value, n, F32{}); });
+  rotate(unrounded, size);
   with_kind(kind, [&](auto target) {
     constexpr size_t kBytes = decltype(target)::kBytes;
-    for (uint32_t i = 0; i < size; i += kLanes) store_n(to + i * kBytes, load(y + i), kLanes, target);
+    for (uint32_t i = 0; i < size; i += kLanes) store_n(to + i * kBytes, load(unrounded + i), kLanes, target);
   });
 }
 

@@ -25,11 +25,12 @@ enum RowFormat : uint32_t {
 };
 enum AlibiKind : uint32_t { kAlibiNone = 0, kAlibiLinear, kAlibiSqrt, kAlibiSymmetric };
 
-constexpr int kTileKeys = 64;   // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
-constexpr int kMaxRows = 128;   // rows (tokens x heads) of a unit
+constexpr int kTileKeys = 64;    // keys a tile: one running-max update; 64 f32 rows of 128 fill a 32 KiB L1
+constexpr int kMaxRows = 128;    // rows (tokens x heads) of a unit
 constexpr int kBlockRows = 128;  // rows a unit aims at where heads of a group leave the choice
-constexpr int kRowStep = 4;     // rows a register tile takes; row arrays are padded to it
+constexpr int kRowStep = 4;      // rows a register tile takes; row arrays are padded to it
 
+constexpr int kFewRows = 4;    // rows the decode kernel of integer codes takes
 constexpr int kStepKeys = 64;  // keys a step of the tile kernels: their V pairs stay in a first-level cache
 
 static constexpr uint32_t padded(uint32_t n, uint32_t step) { return (n + step - 1) / step * step; }
@@ -71,7 +72,8 @@ struct Unit {
 
   // Where the keys' format has no kernel of its own: turns one row of `size` elements into float32. Null: the kernel reads rows.
   void (*load_row)(const char* row, uint32_t size, float* to);
-  bool rotated;  // keys and values are, and so is q: the output is turned back
+  bool rotated;            // keys and values are, and so is q: the output is turned back
+  const float* rotated_q;  // [heads, q_size] before it was rounded to q's dtype; null but for units of one token, a few heads
   KeySource keys;
   int32_t key_begin;
   int32_t key_end;
@@ -151,7 +153,7 @@ struct Kernels {
   void (*store_row[kRowFormats])(char* row, const char* from, ElementKind kind, uint32_t size, float scale);
   void (*load_row[kRowFormats])(const char* row, uint32_t size, float* to);
   void (*store_record)(char* row, const char* latent, const char* rope, ElementKind kind);
-  void (*rotate_row)(char* to, const char* from, ElementKind kind, uint32_t size);
+  void (*rotate_row)(char* to, float* unrounded, const char* from, ElementKind kind, uint32_t size);
 };
 
 extern const Kernels kKernelsPortable;

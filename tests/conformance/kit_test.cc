@@ -83,6 +83,20 @@ TEST_CASE("naive_mla_passes_the_small_grid") { check_passes_all(naive("naive"), 
 #ifdef ANYATTN_CPU_PLUGIN
 TEST_CASE("cpu_attn_passes_the_small_grid") { check_passes_all(ANYATTN_CPU_PLUGIN, "CPU_ATTN"); }
 TEST_CASE("cpu_mla_passes_the_small_grid") { check_passes_all(ANYATTN_CPU_PLUGIN, "CPU_MLA"); }
+// The grid itself runs on the best set of the machine, the masks below leave AVX2 and less.
+TEST_CASE("cpu_attn_reads_and_writes_every_format_on_lower_sets_too") {
+  for (const char* isa : {"avx512_bf16", "avx512"}) {
+    Options options;
+    options.backend = "CPU_ATTN";
+    options.plugin_options = {{"isa", isa}};
+    options.must_pass = "# a machine may lack the set\n";
+    options.name_filter = "format/prefill*";
+    const BackendReport report = run(ANYATTN_CPU_PLUGIN, options).backends.at(0);
+    CAPTURE(isa);
+    for (const CaseResult& result : report.cases)
+      CHECK_MESSAGE(result.verdict != Verdict::kFailed, result.c.name << ": " << result.message);
+  }
+}
 TEST_CASE("cpu_attn_passes_with_every_instruction_set_masked_in_turn") {
   for (const uint64_t mask :
        {uint64_t{0}, ANYATTN_CPU_SSE4_2, ANYATTN_CPU_SSE4_2 | ANYATTN_CPU_AVX2 | ANYATTN_CPU_FMA | ANYATTN_CPU_F16C}) {

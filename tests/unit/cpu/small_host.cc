@@ -35,6 +35,7 @@ uint64_t isa_of_this_machine() {
   const bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && ((d >> 24) & 1u) && syscall(SYS_arch_prctl, 0x1023L, 18L) == 0;
   add(tiles, ANYATTN_CPU_AMX_TILE);
   add(tiles && ((d >> 22) & 1u), ANYATTN_CPU_AMX_BF16);
+  add(tiles && ((d >> 25) & 1u), ANYATTN_CPU_AMX_INT8);
 #endif
   return bits;
 }
@@ -42,7 +43,8 @@ uint64_t isa_of_this_machine() {
 std::vector<std::string> runnable_isas() {
   const uint64_t bits = isa_of_this_machine();
   std::vector<std::string> sets;
-  if ((bits & ANYATTN_CPU_AMX_BF16) && (bits & ANYATTN_CPU_AVX512_BF16)) sets.push_back("amx_bf16");
+  const uint64_t tiles = ANYATTN_CPU_AMX_BF16 | ANYATTN_CPU_AMX_INT8 | ANYATTN_CPU_AVX512_BF16;
+  if ((bits & tiles) == tiles) sets.push_back("amx_bf16");
   if (bits & ANYATTN_CPU_AVX512_BF16) sets.push_back("avx512_bf16");
   if (bits & ANYATTN_CPU_AVX512) sets.push_back("avx512");
   if (bits & ANYATTN_CPU_AVX2) sets.push_back("avx2");
