@@ -23,6 +23,7 @@ function(anyattn_add_test name)
   if("threads" IN_LIST arg_LABELS)
     add_dependencies(anyattn_tests_threads ${name})
   endif()
+  add_dependencies(${name} anyattn-probe)
   list(APPEND arg_LABELS asan)  # the sanitizer build of tools/test runs what carries this label
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   # doctest exits 0 when a filter matches nothing: that is a failure here.

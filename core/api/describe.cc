@@ -36,12 +36,12 @@ using anyattn::api::Runtime;
 
 int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error) {
   return hand_over("anyattn_runtime_list", runtime, json, error,
-                   [](Runtime& object) { return anyattn::api::list_json(object.registry().snapshot()); });
+                   [](Runtime& object) { return anyattn::api::list_json(object.registry()->snapshot(), object.draining()); });
 }
 
 int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error) {
   return hand_over("anyattn_runtime_config", runtime, json, error,
-                   [](Runtime& object) { return anyattn::api::config_json(object.config()); });
+                   [](Runtime& object) { return anyattn::api::config_json(*object.config()); });
 }
 
 int32_t anyattn_runtime_devices(anyattn_runtime* runtime, char** json, anyattn_error* error) {

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "anyattn/attention.h"
+#include "api/runtime_object.h"
+#include "api/selection_lock.h"
 #include "config/names.h"
 #include "selector/problem_text.h"
 
@@ -26,25 +28,14 @@ std::string abi_text(uint32_t version) { return fmt::format("{}.{}", version >> 
 
 std::string device_text(uint32_t kind, int32_t ordinal) { return fmt::format("{}:{}", device::kind_name(kind), ordinal); }
 
-// One row for the plugin that answers to a name, then one for each that lies beneath it.
-void add_rows(const registry::Snapshot::Row& row, Json& rows) {
-  struct Layer {
-    std::string plugin;
-    std::string path;
-    registry::State state;
-  };
-  std::vector<Layer> layers = {{row.plugin, row.path, row.state}};
-  for (const registry::Snapshot::Beneath& beneath : row.beneath)
-    layers.push_back({beneath.plugin, beneath.path, beneath.state});
-  for (size_t i = 0; i < layers.size(); ++i) {
-    rows.push_back({{"name", row.key.name},
-                    {"device", device::kind_name(row.key.device_kind)},
-                    {"plugin", layers[i].plugin},
-                    {"path", layers[i].path},
-                    {"state", registry::state_name(layers[i].state)},
-                    {"overrides", i + 1 < layers.size() ? Json(layers[i + 1].plugin) : Json(nullptr)},
-                    {"overridden_by", i > 0 ? Json(layers[i - 1].plugin) : Json(nullptr)}});
-  }
+// One row a name: who answers, and what lies beneath it, nearest first. An override so changes this one row and no other.
+Json row_json(const registry::Snapshot::Row& row) {
+  Json beneath = Json::array();
+  for (const registry::Snapshot::Beneath& under : row.beneath)
+    beneath.push_back({{"plugin", under.plugin}, {"path", under.path}, {"state", registry::state_name(under.state)}});
+  return {{"name", row.key.name}, {"device", device::kind_name(row.key.device_kind)}, {"plugin", row.plugin},
+          {"path", row.path},     {"state", registry::state_name(row.state)},         {"overrides", or_null(row.overrides)},
+          {"beneath", beneath}};
 }
 
 // A number where the field is one, so that scripts need not parse.
@@ -125,10 +116,10 @@ Json chosen_json(const selector::Decision& decision) {
 
 }  // namespace
 
-std::string list_json(const registry::Snapshot& snapshot) {
+std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining) {
   Json json = {
       {"generation", snapshot.generation}, {"backends", Json::array()}, {"skipped", Json::array()}, {"plugins", Json::array()}};
-  for (const registry::Snapshot::Row& row : snapshot.backends) add_rows(row, json["backends"]);
+  for (const registry::Snapshot::Row& row : snapshot.backends) json["backends"].push_back(row_json(row));
   for (const registry::Failure& failure : snapshot.skipped) {
     json["skipped"].push_back({{"path", failure.path},
                                {"plugin", or_null(failure.plugin)},
@@ -145,7 +136,22 @@ std::string list_json(const registry::Snapshot& snapshot) {
                                {"abi_min", abi_text(plugin.abi_min)},
                                {"abi_max", abi_text(plugin.abi_max)},
                                {"state", registry::state_name(plugin.state)},
-                               {"origin", plugin.origin}});
+                               {"origin", plugin.origin},
+                               {"content", or_null(plugin.content)},
+                               {"signed_by", or_null(plugin.signed_by)}});
+  }
+  for (const Draining& old : draining) {
+    json["plugins"].push_back({{"id", old.id},
+                               {"vendor", old.vendor},
+                               {"version", old.version},
+                               {"license", old.license},
+                               {"path", old.path},
+                               {"abi_min", nullptr},
+                               {"abi_max", nullptr},
+                               {"state", registry::state_name(registry::State::kDraining)},
+                               {"origin", "an earlier generation"},
+                               {"content", old.content},
+                               {"signed_by", nullptr}});
   }
   return dump(json);
 }
@@ -217,6 +223,8 @@ std::string explain_json(const selector::Decision& decision) {
                              {"digest", fmt::format("{:016x}", spec.digest())}});
   }
   for (const selector::Candidate& candidate : decision.candidates) json["candidates"].push_back(candidate_json(candidate));
+  const LockEntry lock = lock_entry(decision);
+  json["lock"] = {{"problem", lock.problem}, {"chosen", lock.chosen}, {"plugins", lock.plugins}, {"reasons", lock.reasons}};
   return dump(json);
 }
 

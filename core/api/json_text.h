@@ -14,7 +14,8 @@
 
 namespace anyattn::api {
 
-std::string list_json(const registry::Snapshot& snapshot);
+struct Draining;
+std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining);
 std::string config_json(const config::Config& config);
 std::string devices_json(const std::vector<anyattn_device_facts>& devices, const std::vector<device::MissingKind>& missing,
                          const anyattn_cpu_facts& cpu);

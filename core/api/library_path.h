@@ -12,4 +12,11 @@ namespace anyattn::api {
 // names the place where the file belongs.
 std::string installed_file(const std::string& name);
 
+// The program that opens plugins on trial: libexec/anyattn seen from the running library, or the build tree's, as above.
+std::string probe_program();
+// Where this user's verdicts are kept: ~/.cache/anyattn/verdicts by the password file, or inside the build tree. Empty: nowhere.
+std::string verdict_folder();
+// Likewise, where private copies of plugins lie.
+std::string copy_folder();
+
 }  // namespace anyattn::api

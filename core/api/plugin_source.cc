@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/plugin_source.h"
 
+#include "api/library_path.h"
 #include "config/sidecar.h"
 #include "device/status_error.h"
 #include "log/log.h"
@@ -32,6 +33,8 @@ registry::Candidate candidate_of(const discovery::Candidate& found) {
   candidate.id = found.id;
   candidate.path = found.path;
   candidate.origin = found.origin;
+  candidate.content = found.content;
+  candidate.signed_by = found.signed_by;
   if (found.entry) {
     candidate.required = found.entry->required;
     candidate.options = found.entry->options;
@@ -60,6 +63,7 @@ std::shared_ptr<const registry::OpenPlugin> open_plugin_of(std::shared_ptr<loade
   open->abi_min = plugin->abi_min;
   open->abi_max = plugin->abi_max;
   open->abi_version = plugin->abi_version;
+  open->content = plugin->content;
   for (const loader::Backend& backend : plugin->backends) open->backends.push_back(backend.table);
   for (const loader::Provider& provider : plugin->providers) open->providers.push_back(provider.table);
   open->host = plugin->host();
@@ -69,13 +73,17 @@ std::shared_ptr<const registry::OpenPlugin> open_plugin_of(std::shared_ptr<loade
 
 }  // namespace
 
-PluginSource::PluginSource(const config::Config& config, const loader::HostServices& services)
+PluginSource::PluginSource(const config::Config& config, const loader::HostServices& services, uint64_t generation)
     : config_(config),
-      host_{.cpu = services.cpu},
+      libraries_({.library_path = config.library_path, .loaded = inspect::loaded_libraries()}),
+      host_{.cpu = services.cpu, .libraries = &libraries_},
+      prober_({probe_program(), config.probe_cache.empty() ? verdict_folder() : config.probe_cache, config.probe_timeout_ms}),
       loader_(services),
       registry_(
           config.override_owner, [this](const registry::Candidate& candidate) { return open(candidate); },
-          [this](const std::string& path) { return inspect(path); }) {
+          [this](const std::string& path) { return inspect(path); }, generation) {
+  loader_.copy_into(copy_folder(), config.max_contents);
+  if (config.probe_enabled) loader_.probe_with(&prober_);
   const discovery::Found found = discovery::discover(config, host_);
   for (const std::string& warning : found.warnings) log::warning(warning);
   for (const discovery::Skip& skip : found.skips) {
@@ -86,6 +94,19 @@ PluginSource::PluginSource(const config::Config& config, const loader::HostServi
   candidates.reserve(found.candidates.size());
   for (const discovery::Candidate& candidate : found.candidates) candidates.push_back(remember(candidate));
   registry_.add(std::move(candidates));
+}
+
+void PluginSource::require_still_opens(const std::string& id, const std::string& path) {
+  const registry::Snapshot now = registry_.snapshot();
+  for (const registry::Failure& failure : now.skipped)
+    if ((failure.plugin == id || failure.path == path) && failure.stage != registry::Stage::kDiscover)
+      throw StatusError(failure.status, registry::describe(failure));
+  for (const registry::Snapshot::Row& row : now.backends) {
+    if (row.plugin != id) continue;
+    const registry::Registry::Acquired acquired = registry_.acquire(row.key);
+    if (acquired.failure) throw StatusError(acquired.failure->status, registry::describe(*acquired.failure));
+    return;
+  }
 }
 
 registry::Candidate PluginSource::remember(const discovery::Candidate& found) {

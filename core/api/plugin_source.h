@@ -9,8 +9,10 @@
 
 #include "config/config.h"
 #include "discovery/discovery.h"
+#include "inspect/libraries.h"
 #include "loader/host_services.h"
 #include "loader/loader.h"
+#include "probe/prober.h"
 #include "registry/registry.h"
 
 namespace anyattn::api {
@@ -18,9 +20,14 @@ namespace anyattn::api {
 class PluginSource {
  public:
   // Discovers and registers. Both arguments outlive it. Throws StatusError where a required plugin does not load.
-  PluginSource(const config::Config& config, const loader::HostServices& services);
+  // generation: where the registry's count begins.
+  PluginSource(const config::Config& config, const loader::HostServices& services, uint64_t generation = 1);
 
   registry::Registry& registry() { return registry_; }
+  // Opens what there is now of a plugin that was open before, known by its id or its file. Nothing where the configuration has
+  // it no more; throws StatusError where it is there and does not open.
+  void require_still_opens(const std::string& id, const std::string& path);
+  probe::Prober& prober() { return prober_; }
 
  private:
   registry::Candidate remember(const discovery::Candidate& found);
@@ -28,7 +35,9 @@ class PluginSource {
   registry::Candidate inspect(const std::string& path);
 
   const config::Config& config_;
+  inspect::LibrarySearch libraries_;
   const discovery::Host host_;
+  probe::Prober prober_;
   loader::Loader loader_;
   std::mutex mutex_;
   std::map<std::string, discovery::Candidate> found_;  // by path

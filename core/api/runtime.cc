@@ -25,7 +25,7 @@ int32_t anyattn_runtime_create(const anyattn_runtime_options* options, anyattn_r
 void anyattn_runtime_destroy(anyattn_runtime* runtime) { delete runtime; }
 
 uint64_t anyattn_runtime_generation(const anyattn_runtime* runtime) {
-  return runtime ? runtime->object->registry().generation() : 0;
+  return runtime ? runtime->object->registry()->generation() : 0;
 }
 
 int32_t anyattn_runtime_resolve_device(anyattn_runtime* runtime, const char* device, uint32_t* kind, int32_t* ordinal,
@@ -46,7 +46,7 @@ int32_t anyattn_runtime_register_backend(anyattn_runtime* runtime, const char* n
     require_given(runtime, "anyattn_runtime_register_backend", "runtime");
     require_given(name, "anyattn_runtime_register_backend", "name");
     require_given(where, "anyattn_runtime_register_backend", "where");
-    runtime->object->registry().register_backend({name, device_kind}, where);
+    runtime->object->registry()->register_backend({name, device_kind}, where);
   });
 }
 
@@ -54,7 +54,14 @@ int32_t anyattn_runtime_clear_override(anyattn_runtime* runtime, const char* nam
   return guarded("anyattn_runtime_clear_override", error, [&] {
     require_given(runtime, "anyattn_runtime_clear_override", "runtime");
     require_given(name, "anyattn_runtime_clear_override", "name");
-    runtime->object->registry().clear_override({name, device_kind});
+    runtime->object->registry()->clear_override({name, device_kind});
+  });
+}
+
+int32_t anyattn_runtime_reload(anyattn_runtime* runtime, anyattn_error* error) {
+  return guarded("anyattn_runtime_reload", error, [&] {
+    require_given(runtime, "anyattn_runtime_reload", "runtime");
+    runtime->object->reload();
   });
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/runtime_object.h"
 
+#include <algorithm>
+
 #include "api/library_path.h"
 #include "config/names.h"
 #include "config/read.h"
@@ -14,21 +16,6 @@ namespace {
 
 // More is a mistake in a number, not a machine.
 constexpr uint32_t kMaxThreads = 4096;
-
-config::Config load_config(const anyattn_runtime_options& options) {
-  config::LoadOptions load;
-  if (options.config_path) load.config_path = options.config_path;
-  if (options.backend) load.backend = options.backend;
-  if (options.log_level) load.log_level = options.log_level;
-  load.default_config_path = installed_file("default.yaml");
-  load.rule_fields = selector::rule_field_names();
-  config::Config config = config::load(load);
-  if (const auto level = log::level_from_name(config.log_level)) log::set_level(*level);
-  for (const std::string& warning : config.warnings) log::warning(warning);
-  const std::string mistake = selector::check_policy(config);
-  if (!mistake.empty()) throw config::ConfigError(mistake);
-  return config;
-}
 
 uint32_t thread_count(uint32_t wanted) {
   if (wanted > kMaxThreads) {
@@ -70,18 +57,86 @@ anyattn_host cpu_host_of(const loader::HostServices& services) {
 
 }  // namespace
 
+config::Config load_config(const anyattn_runtime_options& options) {
+  config::LoadOptions load;
+  if (options.config_path) load.config_path = options.config_path;
+  if (options.backend) load.backend = options.backend;
+  if (options.log_level) load.log_level = options.log_level;
+  load.default_config_path = installed_file("default.yaml");
+  load.rule_fields = selector::rule_field_names();
+  config::Config config = config::load(load);
+  if (const auto level = log::level_from_name(config.log_level)) log::set_level(*level);
+  for (const std::string& warning : config.warnings) log::warning(warning);
+  const std::string mistake = selector::check_policy(config);
+  if (!mistake.empty()) throw config::ConfigError(mistake);
+  return config;
+}
+
 Runtime::Runtime(const anyattn_runtime_options& options)
-    : config_(load_config(options)),
+    : options_(options),
+      config_path_(options.config_path ? options.config_path : ""),
+      backend_(options.backend ? options.backend : ""),
+      log_level_(options.log_level ? options.log_level : ""),
       pool_(thread_count(options.num_threads)),
       services_(services_of(pool_)),
       cpu_host_(cpu_host_of(services_)),
       devices_(&cpu_host_),
-      source_(config_, services_) {}
+      generation_(std::make_shared<Generation>(load_config(options), services_, 1)) {}
+
+std::shared_ptr<Generation> Runtime::generation() const {
+  const std::lock_guard lock(mutex_);
+  return generation_;
+}
+
+std::shared_ptr<const config::Config> Runtime::config() const {
+  const std::shared_ptr<Generation> current = generation();
+  return {current, &current->config};
+}
+
+std::shared_ptr<registry::Registry> Runtime::registry() const {
+  const std::shared_ptr<Generation> current = generation();
+  return {current, &current->source.registry()};
+}
+
+void Runtime::reload() {
+  const std::lock_guard one(reloading_);
+  const std::shared_ptr<Generation> before = generation();
+  anyattn_runtime_options options = options_;
+  options.config_path = options_.config_path ? config_path_.c_str() : nullptr;
+  options.backend = options_.backend ? backend_.c_str() : nullptr;
+  options.log_level = options_.log_level ? log_level_.c_str() : nullptr;
+  const auto next = std::make_shared<Generation>(load_config(options), services_, before->source.registry().generation() + 1);
+  const std::vector<std::shared_ptr<const registry::OpenPlugin>> open = before->source.registry().open_plugins();
+  for (const registry::Snapshot::Plugin& plugin : before->source.registry().snapshot().plugins)
+    if (plugin.state != registry::State::kListed) next->source.require_still_opens(plugin.id, plugin.path);
+
+  const std::lock_guard lock(mutex_);
+  std::erase_if(draining_, [](const Draining& old) { return old.plugin.expired(); });
+  for (const auto& plugin : open) {
+    first_of_content_.try_emplace(plugin->content, plugin->loaded);
+    draining_.push_back({plugin->id, plugin->version, plugin->license, plugin->vendor, plugin->path, plugin->content, plugin});
+  }
+  generation_ = next;
+  log::info("runtime: generation " + std::to_string(next->source.registry().generation()) + " of " + next->config.file);
+}
+
+// Those of contents that the current generation has open too are in use as a matter of course.
+std::vector<Draining> Runtime::draining() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Draining> found;
+  const auto current = generation_->source.registry().open_plugins();
+  for (const Draining& old : draining_) {
+    const bool is_current = std::ranges::any_of(current, [&](const auto& plugin) { return plugin->content == old.content; });
+    const bool is_listed = std::ranges::any_of(found, [&](const Draining& other) { return other.content == old.content; });
+    if (!is_current && !is_listed && !old.plugin.expired()) found.push_back(old);
+  }
+  return found;
+}
 
 // Devices keeps the first provider of a kind; asking twice is harmless.
 void Runtime::load_provider(uint32_t kind) {
   if (devices_.provider(kind)) return;
-  registry::Registry::AcquiredProvider acquired = registry().acquire_provider(kind);
+  registry::Registry::AcquiredProvider acquired = registry()->acquire_provider(kind);
   if (acquired.provider) {
     const registry::OpenProvider& provider = *acquired.provider;
     devices_.add(provider.table, provider.host, provider.plugin, provider.plugin->id);
@@ -91,7 +146,7 @@ void Runtime::load_provider(uint32_t kind) {
 }
 
 device::Devices& Runtime::devices() {
-  for (const uint32_t kind : registry().provider_kinds()) load_provider(kind);
+  for (const uint32_t kind : registry()->provider_kinds()) load_provider(kind);
   return devices_;
 }
 
@@ -125,14 +180,17 @@ void Runtime::lock_memory() {
 
 std::shared_ptr<const selector::Decision> Runtime::select(const anyattn_problem* problem, const std::string& device,
                                                           const std::string& backend, bool ask_all) {
+  const std::shared_ptr<Generation> current = generation();
   selector::Request request;
   request.problem = problem;
   request.device = &devices_.facts(resolve(device));
   request.backend = backend;
-  request.ask_all = ask_all;
+  // What is compared with a lock has all reasons in it, as what was written down.
+  const bool is_locked = !ask_all && current->lock.is_set();
+  request.ask_all = ask_all || is_locked;
   // A device that the caller named is a must.
   if (device == "auto") {
-    for (const std::string& name : config_.allow_fallback) {
+    for (const std::string& name : current->config.allow_fallback) {
       const auto kind = config::device_kind_from_name(name);
       if (!kind || *kind == request.device->device_kind) continue;
       load_provider(*kind);
@@ -140,7 +198,10 @@ std::shared_ptr<const selector::Decision> Runtime::select(const anyattn_problem*
       if (devices_.is_present(id)) request.fallback_devices.push_back(&devices_.facts(id));
     }
   }
-  return decisions_.select(request, config_, registry());
+  std::shared_ptr<const selector::Decision> decision =
+      current->decisions.select(request, current->config, current->source.registry());
+  if (is_locked && decision->ok()) current->lock.require_same(*decision);
+  return decision;
 }
 
 }  // namespace anyattn::api

@@ -28,6 +28,9 @@ struct PluginEntry {
   std::string id;
   std::string file;  // absolute and canonical after reading; empty: any file in `search` with this id
   bool required = false;
+  std::string hash;     // 64 hex digits that its content must have; empty: any
+  std::string version;  // range it must lie in, as ">=1.2 <2"; empty: any
+  std::string key;      // id of the key that must have signed its bundle; empty: any trusted one
   std::vector<Option> options;
   Origin origin;
 };
@@ -46,17 +49,23 @@ struct Config {
   std::vector<std::string> search;  // absolute folders, in order
   Origin search_origin;             // "default": a folder that is not there is no mistake; else it is
   std::vector<PluginEntry> entries;
+  std::string store;                                  // absolute folder of installed bundles; empty: none
+  uint32_t max_contents = 8;                          // of one plugin id that a process opens one after another
   std::map<std::string, std::string> override_owner;  // backend name -> plugin id that may take it
   std::string backend;                                // a must; empty = none
   Origin backend_origin;
   std::vector<Rule> rules;
   std::map<std::string, std::vector<std::string>> order;  // device kind name -> backend names
   std::vector<std::string> allow_fallback;                // device kind names
+  std::string lock;                                       // absolute file of selections that must come out; empty: none
+  std::string profile;                                    // absolute file of measured orders; empty: none
   TrustLevel trust_level = TrustLevel::kNone;
   std::vector<std::string> trust_keys;
-  bool probe_enabled = false;
+  bool probe_enabled = true;
+  std::string probe_cache;  // absolute folder of verdicts; empty: the user's own
   uint32_t probe_timeout_ms = 10000;
   std::string log_level = "info";
+  std::vector<std::string> library_path;  // LD_LIBRARY_PATH: where the linker looks before its cache
 
   // Every key with its value as text and its origin, in the file's order: what `anyattn config` prints.
   struct Value {

@@ -17,6 +17,10 @@ Schema plugins() {
           {{"id", text(plugin_id_form()), "The plugin's id, as its sidecar says.", "", true},
            {"file", text(filled_form()), "Its file, relative to this one; null = whichever in search has the id.", "null"},
            {"required", {.type = Type::kBoolean}, "It loads, or the start fails with its text.", "false"},
+           {"hash", text(hash_form()), "What its content, or the manifest of its bundle, must hash to; null = anything.",
+            "null"},
+           {"version", text(filled_form()), "Range its version must lie in, as in >=1.2 <2; null = any.", "null"},
+           {"key", text(filled_form()), "Id of the key that must have signed its bundle; null = any trusted one.", "null"},
            {"options", options, "Given to the plugin as text; its documentation names the keys.", "{}"}}),
       .example = "{id: org.anyattn.cpu, required: true}"};
   return {.type = Type::kMapping,
@@ -24,7 +28,9 @@ Schema plugins() {
               {{"search", list_of(text(filled_form()), true, "[plugins]"),
                 "Folders that are searched, with their direct subfolders, in this order; relative to this file.", "[plugins]"},
                {"entries", list_of(entry, false, "[{id: org.anyattn.cpu, required: true}]"),
-                "Pins single plugins: their file, whether they must load, their options.", "[]"}})};
+                "Pins single plugins: their file, whether they must load, their options.", "[]"},
+               {"max_contents", integer(1, 1000),
+                "Contents of one plugin file that a process opens one after another (reloads).", "8"}})};
 }
 
 Schema registry() {
@@ -57,30 +63,34 @@ Schema selection(const std::vector<std::string>& rule_fields) {
                         {"cpu", names, "The processor.", "[CPU_ATTN, CPU_MLA, PORTABLE_ATTN, PORTABLE_MLA]"}}),
       .example = "{cpu: [CPU_ATTN]}"};
   return {.type = Type::kMapping,
-          .fields =
-              fields({{"backend", text(backend_name_form()), "A must for every layer it is asked about; null = none.", "null"},
-                      {"rules", list_of(rule, false, "[{when: {kv_lora_rank: 512}, backend: CPU_MLA}]"),
-                       "Musts for layers that match; the first match wins, and wins over backend.", "[]"},
-                      {"order", order,
-                       "Which backend is tried first, per kind of device; the others follow by plugin id, then name.", "{}"},
-                      {"allow_fallback", list_of(choice(device_kind_names()), true, "[cpu]"),
-                       "Kinds of device that an automatic choice may fall to.", "[]"}}),
+          .fields = fields(
+              {{"backend", text(backend_name_form()), "A must for every layer it is asked about; null = none.", "null"},
+               {"rules", list_of(rule, false, "[{when: {kv_lora_rank: 512}, backend: CPU_MLA}]"),
+                "Musts for layers that match; the first match wins, and wins over backend.", "[]"},
+               {"order", order, "Which backend is tried first, per kind of device; the others follow by plugin id, then name.",
+                "{}"},
+               {"allow_fallback", list_of(choice(device_kind_names()), true, "[cpu]"),
+                "Kinds of device that an automatic choice may fall to.", "[]"},
+               {"lock", text(filled_form()),
+                "File of anyattn lock: another outcome than it says is refused; relative to this file; null = none.", "null"}}),
           .example = "{backend: CPU_ATTN}"};
 }
 
 Schema trust() {
   return {.type = Type::kMapping,
-          .fields = fields(
-              {{"level", choice({"none", "hash", "signed"}), "What a plugin needs before it is opened.", "none"},
-               {"keys", list_of(text(filled_form()), true, "[acme.pub]"), "Public keys whose signature is trusted.", "[]"}}),
+          .fields = fields({{"level", choice({"none", "hash", "signed"}), "What a plugin needs before it is opened.", "none"},
+                            {"keys", list_of(text(filled_form()), true, "[acme.pub]"),
+                             "Files with public keys whose signature is trusted; relative to this file.", "[]"}}),
           .example = "{level: none}"};
 }
 
 Schema probe() {
   return {.type = Type::kMapping,
           .fields =
-              fields({{"enabled", {.type = Type::kBoolean}, "First contact with a plugin happens in a child process.", "false"},
-                      {"timeout_ms", integer(1, 3600000), "After this the child counts as hung.", "10000"}}),
+              fields({{"enabled", {.type = Type::kBoolean}, "First contact with a plugin happens in a child process.", "true"},
+                      {"timeout_ms", integer(1, 3600000), "After this the child counts as hung.", "10000"},
+                      {"cache", text(filled_form()),
+                       "Folder where verdicts are kept; relative to this file; null = the user's own.", "null"}}),
           .example = "{enabled: false}"};
 }
 

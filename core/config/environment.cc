@@ -15,6 +15,7 @@ namespace anyattn::config {
 namespace {
 
 constexpr std::string_view kPrefix = "ANYATTN_";
+constexpr std::string_view kLibraryPath = "LD_LIBRARY_PATH";
 constexpr std::array<const char*, 3> kVariables{kConfigVariable, kBackendVariable, kLogLevelVariable};
 
 // A letter or two off, or one of the names with something added or missing: ANYATTN_BACKENDS, ANYATTN_CONFIG_FILE, ANYATTN_LOG.
@@ -29,6 +30,24 @@ std::string near_miss(std::string_view name) {
   return {};
 }
 
+// Colons and semicolons part it. An empty element is the current folder to the linker, where anybody may have put a library.
+void read_library_path(const std::string& text, EnvironmentValues& out) {
+  bool has_empty = false;
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find_first_of(":;", begin), text.size());
+    if (end == begin) {
+      has_empty = true;
+    } else {
+      out.library_path.push_back(text.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  if (!has_empty) return;
+  out.warnings.push_back(
+      fmt::format("{} has an empty element ({}): the linker looks for libraries in the current folder then; take it out",
+                  kLibraryPath, text));
+}
+
 }  // namespace
 
 Environment process_environment() {
@@ -37,6 +56,7 @@ Environment process_environment() {
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
+    if (text.substr(0, equals) == kLibraryPath) out.library_path = text.substr(equals + 1);
     if (equals == std::string_view::npos || text.substr(0, kPrefix.size()) != kPrefix) continue;
     out.variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
@@ -45,6 +65,7 @@ Environment process_environment() {
 
 EnvironmentValues read_environment(const Environment& environment) {
   EnvironmentValues out;
+  if (!environment.raised_rights) read_library_path(environment.library_path, out);
   for (const auto& [name, value] : environment.variables) {
     const bool known =
         std::any_of(kVariables.begin(), kVariables.end(), [&n = name](const char* variable) { return n == variable; });

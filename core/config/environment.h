@@ -18,6 +18,7 @@ struct EnvironmentValues {
   std::optional<std::string> config_path;
   std::optional<std::string> backend;
   std::optional<std::string> log_level;
+  std::vector<std::string> library_path;  // folders of LD_LIBRARY_PATH; none under raised rights, as the linker has it
   std::vector<std::string> warnings;
 };
 

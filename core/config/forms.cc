@@ -39,6 +39,10 @@ bool is_abi_version(std::string_view text) {
   return dot != std::string_view::npos && number(text.substr(0, dot)) && number(text.substr(dot + 1));
 }
 
+bool is_hash(std::string_view text) {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) { return digit(c) || (c >= 'a' && c <= 'f'); });
+}
+
 bool is_filled(std::string_view text) { return !text.empty(); }
 
 }  // namespace
@@ -53,6 +57,7 @@ TextForm plugin_id_form() {
 TextForm abi_version_form() {
   return {"an ABI version MAJOR.MINOR, as in 0.1", "^(0|[1-9][0-9]{0,4})\\.(0|[1-9][0-9]{0,4})$", is_abi_version};
 }
+TextForm hash_form() { return {"64 hexadecimal digits in lower case (b2sum -l 256)", "^[0-9a-f]{64}$", is_hash}; }
 TextForm filled_form() { return {"a text that is not empty", "^[\\s\\S]+$", is_filled}; }
 
 std::vector<std::string> device_kind_names() {

@@ -9,6 +9,7 @@ namespace anyattn::config {
 TextForm backend_name_form();  // ACME_ATTN
 TextForm plugin_id_form();     // com.acme.attn
 TextForm abi_version_form();   // 0.1
+TextForm hash_form();          // 64 hexadecimal digits
 TextForm filled_form();        // any text but the empty one
 
 // Names of kDeviceKinds and kCpuIsas.

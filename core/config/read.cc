@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 #include <utility>
 
 #include "config/config_schema.h"
 #include "config/environment.h"
 #include "config/forms.h"
+#include "config/manifest.h"
 #include "config/nearest.h"
 
 namespace anyattn::config {
@@ -79,6 +81,7 @@ class Binder {
     }
     const YamlNode& entries = at(plugins, "entries");
     for (size_t i = 0; i < entries.items.size(); ++i) bind_entry(entries.items[i], join_path("plugins.entries", i));
+    config_.max_contents = static_cast<uint32_t>(integer_of(at(plugins, "max_contents")));
   }
 
   void bind_entry(const YamlNode& node, const std::string& path) {
@@ -87,6 +90,14 @@ class Binder {
     const YamlNode& file = at(node, "file");
     if (!is_null(file)) entry.file = resolve(file, path + ".file");
     entry.required = boolean_of(at(node, "required"));
+    for (const auto& [key, value] :
+         {std::pair("hash", &entry.hash), std::pair("version", &entry.version), std::pair("key", &entry.key)})
+      if (!is_null(at(node, key))) *value = text_of(at(node, key));
+    try {
+      version_in_range("1", entry.version);
+    } catch (const std::invalid_argument& mistake) {
+      fail(config_.file, at(node, "version").mark, path + ".version", mistake.what());
+    }
     entry.options = bind_options(at(node, "options"));
     entry.origin = origin(node.mark);
     for (const PluginEntry& other : config_.entries) {
@@ -116,6 +127,8 @@ class Binder {
       config_.rules.push_back({bind_options(at(rule, "when")), text_of(at(rule, "backend")), origin(rule.mark)});
     const YamlNode& order = at(selection, "order");
     for (size_t i = 0; i < order.items.size(); ++i) config_.order.emplace(order.keys[i].text, texts_of(order.items[i]));
+    const YamlNode& lock = at(selection, "lock");
+    if (!is_null(lock)) config_.lock = resolve(lock, "selection.lock");
     config_.allow_fallback = texts_of(at(selection, "allow_fallback"));
   }
 
@@ -127,6 +140,8 @@ class Binder {
     const YamlNode& probe = at(root_, "probe");
     config_.probe_enabled = boolean_of(at(probe, "enabled"));
     config_.probe_timeout_ms = static_cast<uint32_t>(integer_of(at(probe, "timeout_ms")));
+    const YamlNode& cache = at(probe, "cache");
+    if (!is_null(cache)) config_.probe_cache = resolve(cache, "probe.cache");
     config_.log_level = text_of(at(at(root_, "log"), "level"));
   }
 
@@ -203,6 +218,7 @@ Config load(const LoadOptions& options) {
   if (const auto level = nearest_source(options.log_level, "log-level", variables.log_level, kLogLevelVariable))
     apply_log_level(config, *level);
   config.warnings = variables.warnings;
+  config.library_path = variables.library_path;
   return config;
 }
 

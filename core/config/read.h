@@ -15,6 +15,7 @@ namespace anyattn::config {
 // The environment as one snapshot, so that tests can bring their own and nothing reads it twice.
 struct Environment {
   std::map<std::string, std::string> variables;  // those whose name begins with ANYATTN_
+  std::string library_path;                      // LD_LIBRARY_PATH as it stands
   bool raised_rights = false;                    // AT_SECURE: the variables are then ignored with a warning
 };
 Environment process_environment();

@@ -39,16 +39,17 @@ FileContent failed(std::string error) {
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
-std::string hash_of(const std::vector<std::byte>& bytes) {
+std::string hash_of(const void* bytes, size_t size) {
   std::array<unsigned char, 32> digest{};
-  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), nullptr,
-                     0);
+  crypto_generichash(digest.data(), digest.size(), static_cast<const unsigned char*>(bytes), size, nullptr, 0);
   std::string hex;
   for (const unsigned char byte : digest) hex += fmt::format("{:02x}", byte);
   return hex;
 }
 
 }  // namespace
+
+std::string hash_text(std::string_view text) { return hash_of(text.data(), text.size()); }
 
 FileContent read_content(const std::string& path) {
   static const bool initialised = sodium_init() >= 0;
@@ -74,7 +75,7 @@ FileContent read_content(const std::string& path) {
     done += static_cast<uint64_t>(got);
   }
   content.bytes.resize(done);
-  content.hash = hash_of(content.bytes);
+  content.hash = hash_of(content.bytes.data(), content.bytes.size());
   return content;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace anyattn::discovery {
@@ -20,5 +21,8 @@ struct FileContent {
 
 // Regular files up to 4 GiB; links are followed.
 FileContent read_content(const std::string& path);
+
+// 64 hex digits: BLAKE2b-256 of a text.
+std::string hash_text(std::string_view text);
 
 }  // namespace anyattn::discovery

@@ -13,8 +13,11 @@
 
 #include "config/names.h"
 #include "config/sidecar.h"
+#include "discovery/bundle.h"
 #include "discovery/content.h"
 #include "discovery/folders.h"
+#include "inspect/device_code.h"
+#include "inspect/libraries.h"
 #include "inspect/plugin_rules.h"
 #include "trust/path_rules.h"
 
@@ -85,10 +88,12 @@ class Examiner {
                      "check what lies at this path"};
     }
     candidate.content = content.hash;
+    if (auto refusal = check_trust(candidate)) return refusal;
     if (const auto finding = inspect::inspect_plugin(content.bytes, host_.abi_max >> 16)) {
       return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
     }
     if (sidecar_refusal) return sidecar_refusal;
+    if (auto refusal = check_needs(candidate, content.bytes)) return refusal;
     if (auto refusal = check_host(candidate)) return refusal;
     if (auto refusal = check_duplicate(candidate, {content.device, content.inode})) return refusal;
     if (!path_verdict.warnings.empty()) {
@@ -124,6 +129,150 @@ class Examiner {
     return std::nullopt;
   }
 
+  // Bundle, pins of the configuration and trust.level. Nothing of the file is looked at before this is settled.
+  std::optional<Refusal> check_trust(Candidate& candidate) {
+    const auto refuse = [](const inspect::Finding& finding, int32_t status = ANYATTN_NOT_FOUND) {
+      return Refusal{Stage::kTrust, status, finding.reason, finding.remedy};
+    };
+    const fs::path path = candidate.path;
+    const std::optional<Bundle>& bundle = bundle_of(path.parent_path().string());
+    const config::TrustLevel level = config_.trust_level;
+    candidate.must_be_copied = level != config::TrustLevel::kNone;
+    if (bundle) {
+      if (bundle->broken) return refuse(*bundle->broken);
+      const std::string name = path.filename().string();
+      if (const auto finding = check_file(*bundle, name, candidate.content)) return refuse(*finding);
+      if (auto refusal = check_manifest(candidate, *bundle)) return refusal;
+      if (bundle->unfit) return Refusal{Stage::kInspect, ANYATTN_UNSUPPORTED, bundle->unfit->reason, bundle->unfit->remedy};
+      candidate.version = bundle->manifest.version;
+      candidate.signed_by = bundle->signed_by;
+      for (const config::Manifest::File& file : bundle->manifest.files)
+        if (file.path.starts_with("lib/"))
+          candidate.companions.push_back({bundle->folder + "/" + file.path, file.path, file.hash});
+    }
+    if (auto refusal = check_pins(candidate, bundle ? bundle->hash : "")) return refusal;
+    if (level == config::TrustLevel::kSigned && candidate.signed_by.empty()) {
+      const std::string why = bundle ? bundle->unsigned_why : "it lies in no bundle";
+      return refuse({fmt::format("trust.level is signed, and {}", why),
+                     bundle ? "have it signed, name the right public key in trust.keys, or lower trust.level"
+                            : "install it as a signed bundle (anyattn bundle install), or lower trust.level"});
+    }
+    if (level == config::TrustLevel::kHash && (!candidate.entry || candidate.entry->hash.empty())) {
+      return refuse(
+          {"trust.level is hash, and no entry of plugins.entries pins its content",
+           fmt::format("add `hash: {}` to its entry, or lower trust.level", bundle ? bundle->hash : candidate.content)});
+    }
+    return std::nullopt;
+  }
+
+  // A manifest that says other than the sidecar lies, whichever is right.
+  static std::optional<Refusal> check_manifest(const Candidate& candidate, const Bundle& bundle) {
+    if (!candidate.sidecar) return std::nullopt;
+    const config::Sidecar& sidecar = *candidate.sidecar;
+    const auto differs = [&](const char* what, const std::string& said, const std::string& found) {
+      return Refusal{
+          Stage::kTrust, ANYATTN_INVALID_ARGUMENT,
+          fmt::format("manifest and sidecar disagree on {}: the manifest says {}, the sidecar {}", what, said, found),
+          "build the bundle again with anyattn bundle build"};
+    };
+    const FileContent content = read_content(sidecar.path);
+    if (const auto finding = check_file(bundle, fs::path(sidecar.path).filename().string(), content.hash))
+      return Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, finding->reason, finding->remedy};
+    if (sidecar.id != bundle.manifest.id) return differs("the id", bundle.manifest.id, sidecar.id);
+    if (sidecar.version != bundle.manifest.version) return differs("the version", bundle.manifest.version, sidecar.version);
+    if ((sidecar.needs_cpu & ~bundle.manifest.target.needs_cpu) != 0) return differs("needs_cpu", "less", "more");
+    return std::nullopt;
+  }
+
+  static std::optional<Refusal> check_pins(const Candidate& candidate, const std::string& bundle_hash) {
+    if (!candidate.entry) return std::nullopt;
+    const config::PluginEntry& entry = *candidate.entry;
+    const auto refuse = [&](std::string reason) {
+      return Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, fmt::format("{} ({})", reason, entry.origin.text),
+                     "install what the entry pins, or correct the entry"};
+    };
+    if (!entry.hash.empty() && entry.hash != candidate.content && entry.hash != bundle_hash)
+      return refuse(fmt::format("its hash is {}{}, the entry pins {}", candidate.content,
+                                bundle_hash.empty() ? "" : " in the bundle " + bundle_hash, entry.hash));
+    const std::string version = !candidate.version.empty() ? candidate.version
+                                : candidate.sidecar        ? candidate.sidecar->version
+                                                           : "";
+    if (!entry.version.empty() && (version.empty() || !config::version_in_range(version, entry.version)))
+      return refuse(fmt::format("its version is {}, the entry pins {}", version.empty() ? "unknown" : version, entry.version));
+    if (!entry.key.empty() && entry.key != candidate.signed_by)
+      return refuse(fmt::format("it is signed by {}, the entry pins the key {}",
+                                candidate.signed_by.empty() ? "nobody" : candidate.signed_by, entry.key));
+    return std::nullopt;
+  }
+
+  const std::optional<Bundle>& bundle_of(const std::string& folder) {
+    const auto [known, is_new] = bundle_by_folder_.try_emplace(folder);
+    if (!is_new) return known->second;
+    if (!has_keys_) {
+      has_keys_ = true;
+      std::vector<std::string> paths;
+      for (const std::string& key : config_.trust_keys)
+        paths.push_back((fs::path(config_.file).parent_path() / key).lexically_normal().string());
+      keys_ = read_keys(paths, found_.warnings);
+    }
+    known->second = read_bundle(folder, keys_, host_.cpu);
+    return known->second;
+  }
+
+  // The libraries it would be bound to, and the device code that its sidecar promises.
+  std::optional<Refusal> check_needs(Candidate& candidate, std::span<const std::byte> bytes) {
+    candidate.device_code = inspect::device_code(bytes);
+    if (auto refusal = check_device_code(candidate)) return refusal;
+    if (!host_.libraries) return std::nullopt;
+    inspect::ElfFile file;
+    if (inspect::read_elf(bytes, file)) return std::nullopt;  // inspected already
+    const inspect::Closure closure = host_.libraries->close_over(file, candidate.path);
+    if (closure.finding) {
+      return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", closure.finding->reason),
+                     closure.finding->remedy};
+    }
+    for (const inspect::Library& library : closure.libraries) {
+      const auto [first, is_new] = library_by_name_.try_emplace(library.name, library.path, candidate.path);
+      if (!is_new && first->second.first != library.path) {
+        return Refusal{
+            Stage::kInspect, ANYATTN_NOT_FOUND,
+            fmt::format("the file needs {} from {}, but {} brings {} under that name, and a process holds one of them",
+                        library.name, library.path, first->second.second, first->second.first),
+            "give one of the two libraries a name of its own (SONAME), or let both plugins use one file"};
+      }
+      candidate.libraries.push_back(library.path);
+      if (auto refusal = check_companion(candidate, library)) return refusal;
+    }
+    return std::nullopt;
+  }
+
+  // A library of its own lies below its folder. Copies take it along; above trust.level none a manifest must name it.
+  std::optional<Refusal> check_companion(Candidate& candidate, const inspect::Library& library) const {
+    const fs::path name = fs::path(library.path).lexically_relative(fs::path(candidate.path).parent_path());
+    if (name.empty() || *name.begin() == ".." ||
+        std::ranges::find(candidate.companions, library.path, &Companion::path) != candidate.companions.end())
+      return std::nullopt;
+    if (config_.trust_level != config::TrustLevel::kNone)
+      return Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, fmt::format("its library {} is named by no manifest", library.path),
+                     "make a bundle of plugin and libraries (anyattn bundle build)"};
+    candidate.companions.push_back({library.path, name.string(), read_content(library.path).hash});
+    return std::nullopt;
+  }
+
+  static std::optional<Refusal> check_device_code(const Candidate& candidate) {
+    if (!candidate.sidecar) return std::nullopt;
+    for (const std::string& promised : candidate.sidecar->architectures) {
+      const bool is_gpu = promised.starts_with("sm_") || promised.starts_with("compute_") || promised.starts_with("gfx");
+      // A plugin that compiles at run time holds no code for any device.
+      if (!is_gpu || candidate.device_code.empty() || inspect::has_code_for(candidate.device_code, promised)) continue;
+      return Refusal{Stage::kInspect, ANYATTN_INVALID_ARGUMENT,
+                     fmt::format("its sidecar promises code for {}, the file holds code for {}", promised,
+                                 fmt::join(candidate.device_code, ", ")),
+                     "build the plugin for that architecture, or take it out of ARCHITECTURES"};
+    }
+    return std::nullopt;
+  }
+
   // What the sidecar says of the host's version and processor.
   std::optional<Refusal> check_host(const Candidate& candidate) const {
     if (!candidate.sidecar) return std::nullopt;
@@ -155,7 +304,7 @@ class Examiner {
       return same("is a copy of", first->second, "nothing needs to be done; remove one of the two copies");
     }
     if (!candidate.id.empty()) {
-      if (const auto first = path_by_id_.find(candidate.id); first != path_by_id_.end()) {
+      if (const auto first = path_by_id_.find(candidate.id); first != path_by_id_.end() && !takes_place(candidate)) {
         return same(fmt::format("has the id {} of", candidate.id).c_str(), first->second,
                     "remove one of the two, or pin the wanted one by file in plugins.entries");
       }
@@ -166,6 +315,20 @@ class Examiner {
     return std::nullopt;
   }
 
+  // Of two bundles of one id that both fit, the newer one is used; one that an entry names by file stays.
+  bool takes_place(const Candidate& candidate) {
+    const auto older = std::ranges::find(found_.candidates, candidate.id, &Candidate::id);
+    if (older == found_.candidates.end() || older->version.empty() || pinned_.contains(older->path) ||
+        config::compare_versions(candidate.version, older->version) <= 0)
+      return false;
+    found_.skips.push_back(
+        Skip{older->id, older->path, Stage::kDiscover, ANYATTN_NOT_FOUND,
+             fmt::format("version {} of it is older than version {} of {}", older->version, candidate.version, candidate.path),
+             "nothing needs to be done; remove the older bundle, or pin a version in plugins.entries", false, older->sidecar});
+    found_.candidates.erase(older);
+    return true;
+  }
+
   const config::Config& config_;
   const Host& host_;
   Found& found_;
@@ -174,6 +337,10 @@ class Examiner {
   std::map<std::pair<uint64_t, uint64_t>, std::string> path_by_inode_;  // candidates only, here and below
   std::map<std::string, std::string> path_by_content_;
   std::map<std::string, std::string> path_by_id_;
+  std::map<std::string, std::optional<Bundle>> bundle_by_folder_;
+  std::vector<TrustedKey> keys_;
+  bool has_keys_ = false;
+  std::map<std::string, std::pair<std::string, std::string>> library_by_name_;  // its path, and the plugin that brings it
 };
 
 // Entries that ask for an id only and that nothing answers: marks the skips that explain it as required, or adds one.

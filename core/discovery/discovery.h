@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "anyattn/host.h"
@@ -17,11 +19,16 @@ namespace anyattn::config {
 struct Sidecar;
 }
 
+namespace anyattn::inspect {
+class LibrarySearch;
+}
+
 namespace anyattn::discovery {
 
 // How far a plugin came; the words of `list` and `explain`.
 enum class Stage { kDiscover, kTrust, kInspect, kProbe, kOpen, kNegotiate, kRegister, kSupports };
 const char* stage_name(Stage stage);  // "discover", "trust", ...; static
+Stage stage_from_name(std::string_view name, Stage fallback);
 
 // Why a file or a wish of the configuration gave no plugin. Reason and remedy are one sentence each.
 struct Skip {
@@ -44,7 +51,15 @@ std::string abi_text(uint32_t version);
 struct Host {
   uint32_t abi_min = ANYATTN_ABI_VERSION(ANYATTN_ABI_MAJOR, ANYATTN_ABI_MINOR_LOWEST);
   uint32_t abi_max = ANYATTN_ABI_VERSION_CURRENT;
-  const anyattn_cpu_facts* cpu = nullptr;  // borrowed for the call; null: no plugin is refused for the processor
+  const anyattn_cpu_facts* cpu = nullptr;       // borrowed for the call; null: no plugin is refused for the processor
+  inspect::LibrarySearch* libraries = nullptr;  // borrowed; null: what a file needs is not looked for
+};
+
+// A file that is opened together with a plugin, from beside it.
+struct Companion {
+  std::string path;  // where it lies
+  std::string name;  // relative to the plugin's folder: lib/libacme.so.1
+  std::string hash;  // BLAKE2b-256, hex
 };
 
 // A file that may be opened.
@@ -55,6 +70,12 @@ struct Candidate {
   std::string id;                                  // the sidecar's, else the entry's, else empty until opened
   std::shared_ptr<const config::Sidecar> sidecar;  // null: none beside the file
   std::optional<config::PluginEntry> entry;        // what plugins.entries says of it: options, required
+  std::vector<std::string> libraries;              // canonical paths of all it would be bound to; empty where not looked for
+  std::vector<Companion> companions;               // of its bundle, or of its own lib folder
+  bool must_be_copied = false;                     // opened from the private store only: trust.level asks for it
+  std::string version;                             // of its bundle; empty: it lies in none
+  std::string signed_by;                           // id of the trusted key; empty: nobody
+  std::set<std::string> device_code;               // "sm_90a", "gfx942"
 };
 
 struct Found {

@@ -31,7 +31,8 @@ Listing list(const fs::path& folder) {
     const std::string name = entry->path().filename().string();
     std::error_code ignored;
     if (entry->is_directory(ignored)) {
-      listing.folders.push_back(name);
+      // What begins with a dot is somebody's work in progress: an installer renames it when it is whole.
+      if (!name.starts_with('.')) listing.folders.push_back(name);
     } else if (is_plugin_name(name)) {
       listing.files.push_back(name);
     }

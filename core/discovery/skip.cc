@@ -27,6 +27,12 @@ const char* stage_name(Stage stage) {
   return "unknown";
 }
 
+Stage stage_from_name(std::string_view name, Stage fallback) {
+  for (int i = 0; i <= static_cast<int>(Stage::kSupports); ++i)
+    if (name == stage_name(static_cast<Stage>(i))) return static_cast<Stage>(i);
+  return fallback;
+}
+
 std::string text(const Skip& skip) {
   const std::string who = skip.plugin.empty() ? fmt::format("plugin {}", skip.path)
                           : skip.path.empty() ? fmt::format("plugin {}", skip.plugin)

@@ -80,6 +80,7 @@ Elf64_Ehdr read_header(const Image& image) {
 }
 
 struct Segments {
+  uint64_t tls_bytes = 0;
   std::optional<Elf64_Phdr> dynamic;
   bool executable_stack = true;  // what the kernel assumes without a PT_GNU_STACK
 };
@@ -98,6 +99,7 @@ Segments read_segments(Image& image, const Elf64_Ehdr& header) {
     const auto segment = image.at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr), "a program header");
     if (segment.p_type == PT_GNU_STACK) found.executable_stack = (segment.p_flags & PF_X) != 0;
     if (segment.p_type == PT_DYNAMIC) found.dynamic = segment;
+    if (segment.p_type == PT_TLS) found.tls_bytes = segment.p_memsz;
     if (segment.p_type != PT_LOAD) continue;
     if (segment.p_offset > image.size() || image.size() - segment.p_offset < segment.p_filesz) {
       throw Finding{fmt::format("is truncated: a segment of {} bytes begins at byte {}, the file has {}", segment.p_filesz,
@@ -120,6 +122,7 @@ Segments read_segments(Image& image, const Elf64_Ehdr& header) {
 // Addresses and string offsets that the dynamic section names; 0 where it does not.
 struct Dynamic {
   uint64_t strings = 0, string_bytes = 0, symbols = 0, hash = 0, gnu_hash = 0;
+  uint64_t verneed = 0, num_verneed = 0, verdef = 0, num_verdef = 0, flags = 0;
   std::optional<uint64_t> soname, rpath, runpath;
   std::vector<uint64_t> needed;
 };
@@ -156,6 +159,21 @@ Dynamic read_dynamic(const Image& image, const Elf64_Phdr& segment) {
         break;
       case DT_RUNPATH:
         found.runpath = value;
+        break;
+      case DT_VERNEED:
+        found.verneed = value;
+        break;
+      case DT_VERNEEDNUM:
+        found.num_verneed = value;
+        break;
+      case DT_VERDEF:
+        found.verdef = value;
+        break;
+      case DT_VERDEFNUM:
+        found.num_verdef = value;
+        break;
+      case DT_FLAGS:
+        found.flags = value;
         break;
       case DT_NEEDED:
         found.needed.push_back(value);
@@ -227,6 +245,54 @@ void read_symbols(const Image& image, const Dynamic& dynamic, const Strings& str
   }
 }
 
+// One struct at a byte offset of a table whose elements are chained by offsets.
+template <typename T>
+T read_at(std::span<const std::byte> bytes, uint64_t offset, const char* what) {
+  if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) {
+    throw Finding{fmt::format("is damaged: {} has nothing at byte {}", what, offset), kReinstall};
+  }
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+// More is no table of versions, and chains may run in circles.
+constexpr uint64_t kMaxVersions = 4096;
+
+void read_needed_versions(const Image& image, const Dynamic& dynamic, const Strings& strings, ElfFile& file) {
+  constexpr const char* kWhat = "the table of needed versions";
+  if (dynamic.verneed == 0) return;
+  const auto bytes = image.from_address(dynamic.verneed, kWhat);
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < std::min(dynamic.num_verneed, kMaxVersions); ++i) {
+    const auto need = read_at<Elf64_Verneed>(bytes, at, kWhat);
+    uint64_t aux_at = at + need.vn_aux;
+    for (uint64_t j = 0; j < need.vn_cnt && file.needed_versions.size() < kMaxVersions; ++j) {
+      const auto aux = read_at<Elf64_Vernaux>(bytes, aux_at, kWhat);
+      if ((aux.vna_flags & VER_FLG_WEAK) == 0)
+        file.needed_versions.push_back({strings.at(need.vn_file), strings.at(aux.vna_name)});
+      if (aux.vna_next == 0) break;
+      aux_at += aux.vna_next;
+    }
+    if (need.vn_next == 0) break;
+    at += need.vn_next;
+  }
+}
+
+void read_defined_versions(const Image& image, const Dynamic& dynamic, const Strings& strings, ElfFile& file) {
+  constexpr const char* kWhat = "the table of defined versions";
+  if (dynamic.verdef == 0) return;
+  const auto bytes = image.from_address(dynamic.verdef, kWhat);
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < std::min(dynamic.num_verdef, kMaxVersions); ++i) {
+    const auto definition = read_at<Elf64_Verdef>(bytes, at, kWhat);
+    const auto name = read_at<Elf64_Verdaux>(bytes, at + definition.vd_aux, kWhat);
+    if ((definition.vd_flags & VER_FLG_BASE) == 0) file.defined_versions.push_back({{}, strings.at(name.vda_name)});
+    if (definition.vd_next == 0) break;
+    at += definition.vd_next;
+  }
+}
+
 }  // namespace
 
 std::optional<Finding> read_elf(std::span<const std::byte> bytes, ElfFile& file) {
@@ -244,11 +310,25 @@ std::optional<Finding> read_elf(std::span<const std::byte> bytes, ElfFile& file)
     if (dynamic.rpath) file.rpath = strings.at(*dynamic.rpath);
     if (dynamic.runpath) file.runpath = strings.at(*dynamic.runpath);
     for (const uint64_t offset : dynamic.needed) file.needed.push_back(strings.at(offset));
+    file.tls_bytes = segments.tls_bytes;
+    file.static_tls = (dynamic.flags & DF_STATIC_TLS) != 0;
     read_symbols(image, dynamic, strings, file);
+    read_needed_versions(image, dynamic, strings, file);
+    read_defined_versions(image, dynamic, strings, file);
     return std::nullopt;
   } catch (const Finding& finding) {
     return finding;
   }
+}
+
+uint16_t this_machine() {
+#if defined(__x86_64__)
+  return EM_X86_64;
+#elif defined(__aarch64__)
+  return EM_AARCH64;
+#else
+#error "add this machine's ELF number"
+#endif
 }
 
 std::string machine_name(uint16_t machine) {

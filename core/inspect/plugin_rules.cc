@@ -12,14 +12,6 @@
 namespace anyattn::inspect {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint16_t kThisMachine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr uint16_t kThisMachine = EM_AARCH64;
-#else
-#error "add this machine's ELF number"
-#endif
-
 constexpr std::string_view kEntryPrefix = "anyattn_plugin_entry_v";
 constexpr const char* kLinkRules = "link it with anyattn_add_plugin, or with the SDK's anyattn_plugin.map as version script";
 
@@ -38,9 +30,9 @@ std::string list_names(const std::vector<std::string_view>& names) {
 }
 
 std::optional<Finding> check_machine(const ElfFile& file) {
-  if (file.machine != kThisMachine) {
-    return Finding{fmt::format("is built for {}, this host is {}", machine_name(file.machine), machine_name(kThisMachine)),
-                   fmt::format("install the plugin's {} build", machine_name(kThisMachine))};
+  if (file.machine != this_machine()) {
+    return Finding{fmt::format("is built for {}, this host is {}", machine_name(file.machine), machine_name(this_machine())),
+                   fmt::format("install the plugin's {} build", machine_name(this_machine()))};
   }
   if (file.type != ET_DYN) {
     return Finding{fmt::format("has ELF type {}, wanted a shared object ({})", file.type, ET_DYN),
@@ -86,6 +78,14 @@ std::optional<Finding> check_process_safety(const ElfFile& file) {
   if (file.executable_stack) {
     return Finding{"asks for an executable stack, which would weaken the whole process",
                    "link with -z noexecstack (an assembly source lacks a .note.GNU-stack section)"};
+  }
+  // What the linker keeps free in the block laid out at the start of the process; what others took of it is not known here.
+  constexpr uint64_t kSpareBytes = 512;
+  if (file.static_tls && file.tls_bytes > kSpareBytes) {
+    return Finding{fmt::format("wants {} bytes of thread-local memory in the block laid out when the process started "
+                               "(initial-exec model), where {} are kept free",
+                               file.tls_bytes, kSpareBytes),
+                   "compile with -ftls-model=global-dynamic, or keep less per thread"};
   }
   return std::nullopt;
 }

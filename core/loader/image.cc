@@ -5,6 +5,7 @@
 #include <boost/dll/shared_library.hpp>
 #include <deque>
 #include <map>
+#include <set>
 #include <system_error>
 
 #include "loader/call.h"
@@ -18,6 +19,7 @@ struct Opened {
   std::deque<boost::dll::shared_library> libraries;
   std::map<std::string, std::shared_ptr<Image>> by_content;
   std::map<std::string, std::string> content_by_path;
+  std::map<std::string, std::set<std::string>> contents_by_path;
 };
 
 Opened& opened() {
@@ -70,6 +72,26 @@ std::shared_ptr<Image> Image::open(const std::string& path, const std::string& c
   all.by_content[content] = image;
   all.content_by_path[path] = content;
   return image;
+}
+
+bool Image::path_is_taken(const std::string& path, const std::string& content) {
+  Opened& all = opened();
+  const std::lock_guard lock(all.mutex);
+  const auto known = all.content_by_path.find(path);
+  return known != all.content_by_path.end() && known->second != content && !all.by_content.contains(content);
+}
+
+size_t Image::count_others(const std::string& path, const std::string& content) {
+  Opened& all = opened();
+  const std::lock_guard lock(all.mutex);
+  const std::set<std::string>& contents = all.contents_by_path[path];
+  return contents.size() - contents.count(content);
+}
+
+void Image::count_content(const std::string& path, const std::string& content) {
+  Opened& all = opened();
+  const std::lock_guard lock(all.mutex);
+  all.contents_by_path[path].insert(content);
 }
 
 void Image::add_user() {

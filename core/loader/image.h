@@ -21,6 +21,12 @@ class Image {
   static std::shared_ptr<Image> open(const std::string& path, const std::string& content,
                                      std::span<const std::string_view> needed);
 
+  // Does the linker know `path` with another content than this one? It would hand that back.
+  static bool path_is_taken(const std::string& path, const std::string& content);
+  // Contents that this process opened for the file at `path`, `content` left out; and one more of them.
+  static size_t count_others(const std::string& path, const std::string& content);
+  static void count_content(const std::string& path, const std::string& content);
+
   Image(std::string file, anyattn_plugin_entry_fn function) : path_(std::move(file)), entry_(function) {}
 
   const std::string& path() const { return path_; }

@@ -11,7 +11,9 @@
 #include "loader/agreement.h"
 #include "loader/host_table.h"
 #include "loader/image.h"
+#include "loader/store.h"
 #include "loader/tables.h"
+#include "probe/prober.h"
 
 namespace anyattn::loader {
 namespace {
@@ -48,6 +50,31 @@ discovery::Skip skip_of(const discovery::Candidate& candidate, const Refusal& re
   return skip;
 }
 
+probe::Subject subject_of(const discovery::Candidate& candidate) {
+  probe::Subject subject;
+  subject.id = candidate.id;
+  subject.path = candidate.path;
+  subject.content = candidate.content;
+  subject.libraries = candidate.libraries;
+  if (!candidate.entry) return subject;
+  for (const config::Option& option : candidate.entry->options) subject.options.emplace_back(option.key, option.value);
+  return subject;
+}
+
+// Nothing where the verdict is good.
+std::optional<Refusal> refusal_of(const probe::Verdict& verdict) {
+  switch (verdict.outcome) {
+    case probe::Outcome::kOk:
+      return std::nullopt;
+    case probe::Outcome::kRefused:
+      return Refusal{discovery::stage_from_name(verdict.stage, Stage::kOpen), verdict.status, verdict.reason, verdict.remedy};
+    case probe::Outcome::kNoProbe:
+      return Refusal{Stage::kProbe, ANYATTN_NOT_FOUND, reason_text(verdict), remedy_text(verdict)};
+    default:
+      return Refusal{Stage::kProbe, ANYATTN_INTERNAL, reason_text(verdict), remedy_text(verdict)};
+  }
+}
+
 }  // namespace
 
 Plugin::Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<HostTable> host)
@@ -75,18 +102,34 @@ Plugin::~Plugin() {
 
 const anyattn_host* Plugin::host() const { return &host_->host; }
 
-Loader::Loader(const HostServices& services, AbiRange range) : services_(services), range_(range) {
+Loader::Loader(const HostServices& services, AbiRange range, StageFn on_stage)
+    : services_(services), range_(range), on_stage_(std::move(on_stage)) {
   if (!services.log || !services.parallel_for || !services.cpu || services.num_workers == 0) {
     throw std::invalid_argument("loader: HostServices needs log, parallel_for, cpu and at least one worker");
   }
 }
 
 Opened Loader::open(const discovery::Candidate& candidate) {
-  const std::lock_guard lock(mutex_);
-  if (const auto known = by_content_.find(candidate.content); known != by_content_.end()) return {known->second, std::nullopt};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = by_content_.find(candidate.content); known != by_content_.end())
+      return {known->second, std::nullopt};
+  }
   try {
-    std::shared_ptr<Plugin> plugin = open_new(candidate);
+    discovery::Candidate placed = candidate;
+    placed.path = place_of(candidate);
+    // Outside the lock: a file that hangs keeps nobody else from opening.
+    if (prober_) {
+      const probe::Verdict verdict = prober_->verdict(subject_of(placed));
+      if (const auto refusal = refusal_of(verdict)) return {nullptr, skip_of(candidate, *refusal)};
+    }
+    check_count(candidate);
+    const std::lock_guard lock(mutex_);
+    if (const auto known = by_content_.find(candidate.content); known != by_content_.end())
+      return {known->second, std::nullopt};
+    std::shared_ptr<Plugin> plugin = open_new(placed);
     path_by_id_[plugin->id] = plugin->path;
+    Image::count_content(candidate.path, candidate.content);
     by_content_[candidate.content] = plugin;
     return {std::move(plugin), std::nullopt};
   } catch (const Refusal& refusal) {
@@ -97,11 +140,35 @@ Opened Loader::open(const discovery::Candidate& candidate) {
   }
 }
 
+// By the name of the file: its id may not be known before it is open.
+void Loader::check_count(const discovery::Candidate& candidate) const {
+  const size_t others = Image::count_others(candidate.path, candidate.content);
+  if (others < max_contents_) return;
+  throw Refusal{Stage::kOpen, ANYATTN_INVALID_ARGUMENT,
+                fmt::format("this process has opened {} different files of the plugin, and an opened file stays", others),
+                "restart the process, or raise plugins.max_contents"};
+}
+
+std::string Loader::place_of(const discovery::Candidate& candidate) const {
+  const bool is_replaced = Image::path_is_taken(candidate.path, candidate.content);
+  if (!candidate.must_be_copied && (!is_replaced || store_.empty())) return candidate.path;
+  if (store_.empty())
+    throw Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, "it must be opened from a private copy, and there is no folder for copies",
+                  "give this user a home folder"};
+  return put_copy(store_, candidate);
+}
+
 std::shared_ptr<Plugin> Loader::open_new(const discovery::Candidate& candidate) {
+  const auto enter = [this](Stage stage) {
+    if (on_stage_) on_stage_(stage);
+  };
+  enter(Stage::kOpen);
   const std::shared_ptr<Image> image = open_image(candidate);
   const std::vector<config::Option> options = candidate.entry ? candidate.entry->options : std::vector<config::Option>{};
   const HostTable for_entry(services_, candidate.path, options, range_.max);
+  enter(Stage::kNegotiate);
   Tables tables = negotiate(image->entry(), range_, for_entry.host);
+  enter(Stage::kRegister);
   if (candidate.sidecar) check_sidecar(tables, *candidate.sidecar);
   if (candidate.entry) check_entry(tables, *candidate.entry);
   if (const auto taken = path_by_id_.find(tables.id); taken != path_by_id_.end()) {

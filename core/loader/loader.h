@@ -3,6 +3,7 @@
 // Included by the registry. Finds nothing and registers nothing.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -12,6 +13,10 @@
 #include "discovery/discovery.h"
 #include "loader/host_services.h"
 #include "loader/plugin.h"
+
+namespace anyattn::probe {
+class Prober;
+}
 
 namespace anyattn::loader {
 
@@ -30,7 +35,19 @@ struct Opened {
 // One a runtime. Thread-safe.
 class Loader {
  public:
-  explicit Loader(const HostServices& services, AbiRange range = {});
+  // Hears open, negotiate, register as each begins: for who watches from another process.
+  using StageFn = std::function<void(discovery::Stage)>;
+  explicit Loader(const HostServices& services, AbiRange range = {}, StageFn on_stage = {});
+
+  // From here on nothing is opened before its verdict is good. Borrowed; set before the first open.
+  void probe_with(probe::Prober* prober) { prober_ = prober; }
+
+  // Where copies lie that are opened instead of the files themselves: absolute, of this user alone. Empty: no copies.
+  // max_contents: files of one plugin id that this process opens one after another.
+  void copy_into(std::string store, uint32_t max_contents) {
+    store_ = std::move(store);
+    max_contents_ = max_contents;
+  }
 
   // Opens the file, or returns the Plugin this loader already has of the same content. On failure nothing of the file is
   // kept by this loader, and the next call tries again.
@@ -38,9 +55,15 @@ class Loader {
 
  private:
   std::shared_ptr<Plugin> open_new(const discovery::Candidate& candidate);
+  void check_count(const discovery::Candidate& candidate) const;      // throws Refusal
+  std::string place_of(const discovery::Candidate& candidate) const;  // the file itself, or its private copy
 
   HostServices services_;
   AbiRange range_;
+  StageFn on_stage_;
+  probe::Prober* prober_ = nullptr;
+  std::string store_;
+  uint32_t max_contents_ = 8;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Plugin>> by_content_;
   std::map<std::string, std::string> path_by_id_;

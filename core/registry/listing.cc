@@ -12,6 +12,14 @@ uint64_t Registry::generation() const {
   return generation_;
 }
 
+std::vector<std::shared_ptr<const OpenPlugin>> Registry::open_plugins() const {
+  const std::shared_lock lock(mutex_);
+  std::vector<std::shared_ptr<const OpenPlugin>> found;
+  for (const SlotPtr& slot : plugins_)
+    if (slot->plugin) found.push_back(slot->plugin);
+  return found;
+}
+
 State Registry::plugin_state(const SlotPtr& slot) const {
   if (!slot->plugin) return State::kListed;
   const auto answers = [&](const auto& entry) { return entry.second.back() == slot; };
@@ -40,7 +48,8 @@ Snapshot Registry::snapshot() const {
   }
   for (const SlotPtr& slot : plugins_) {
     const Candidate& c = slot->candidate;
-    Snapshot::Plugin plugin{c.id, c.vendor, c.version, c.license, c.path, c.abi_min, c.abi_max, plugin_state(slot), c.origin};
+    Snapshot::Plugin plugin{c.id,      c.vendor,           c.version, c.license, c.path,     c.abi_min,
+                            c.abi_max, plugin_state(slot), c.origin,  c.content, c.signed_by};
     if (slot->plugin) {
       const OpenPlugin& open = *slot->plugin;
       plugin.vendor = open.vendor;

@@ -63,8 +63,11 @@ std::optional<Failure> check_identity(const Candidate& candidate, const OpenPlug
 
 }  // namespace
 
-Registry::Registry(std::map<std::string, std::string> override_owner, OpenFn open, InspectFn inspect)
-    : override_owner_(std::move(override_owner)), open_(std::move(open)), inspect_(std::move(inspect)) {}
+Registry::Registry(std::map<std::string, std::string> override_owner, OpenFn open, InspectFn inspect, uint64_t generation)
+    : override_owner_(std::move(override_owner)),
+      open_(std::move(open)),
+      inspect_(std::move(inspect)),
+      generation_(generation) {}
 
 Registry::~Registry() = default;
 

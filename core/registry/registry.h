@@ -41,6 +41,8 @@ struct Snapshot {
     uint32_t abi_max = 0;
     State state = State::kListed;
     std::string origin;
+    std::string content;
+    std::string signed_by;
   };
   uint64_t generation = 0;
   std::vector<Row> backends;     // by name, then device kind
@@ -86,7 +88,8 @@ class Registry {
   using InspectFn = std::function<Candidate(const std::string& path)>;
 
   // override_owner: backend name -> plugin id that may take it (registry.override).
-  Registry(std::map<std::string, std::string> override_owner, OpenFn open, InspectFn inspect);
+  // generation: where its count begins; a reload goes on from the registry before.
+  Registry(std::map<std::string, std::string> override_owner, OpenFn open, InspectFn inspect, uint64_t generation = 1);
   ~Registry();
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
@@ -98,6 +101,7 @@ class Registry {
   void add_failure(Failure failure, const std::vector<Key>& names);
 
   uint64_t generation() const;
+  std::vector<std::shared_ptr<const OpenPlugin>> open_plugins() const;
   Snapshot snapshot() const;
   View view() const;
 
@@ -157,7 +161,7 @@ class Registry {
   const InspectFn inspect_;
 
   mutable std::shared_mutex mutex_;  // guards everything below; never held while a plugin is opened
-  uint64_t generation_ = 1;
+  uint64_t generation_;
   std::vector<SlotPtr> plugins_;
   std::map<Key, std::vector<SlotPtr>> entries_;         // a stack each, never empty: the last answers
   std::map<uint32_t, std::vector<SlotPtr>> providers_;  // the first answers

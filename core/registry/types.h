@@ -59,6 +59,8 @@ struct Candidate {
   std::string license;
   uint32_t abi_min = 0;
   uint32_t abi_max = 0;
+  std::string content;              // BLAKE2b-256 of the file, hex
+  std::string signed_by;            // id of the key; empty: nobody
   std::vector<Key> backends;        // of the sidecar
   std::vector<uint32_t> providers;  // of the sidecar: device kinds
   std::vector<config::Option> options;
@@ -74,6 +76,7 @@ struct OpenPlugin {
   uint32_t abi_min = 0;
   uint32_t abi_max = 0;
   uint32_t abi_version = 0;  // negotiated
+  std::string content;       // BLAKE2b-256 of the file, hex
   std::vector<anyattn_backend> backends;
   std::vector<anyattn_device_provider> providers;
   const anyattn_host* host = nullptr;  // lives as long as `loaded`

@@ -17,7 +17,7 @@ SDK_C = {"types.h", "problem.h", "kv_cache.h", "attention.h", "host.h", "device.
 SDK_ORDER = ["types.h", "problem.h", "kv_cache.h", "attention.h", "host.h", "device.h", "backend.h", "plugin.h", "util.h"]
 PLUGIN_TABLES = {"anyattn/backend.h", "anyattn/plugin.h", "anyattn/host.h", "anyattn/device.h", "anyattn/util.h"}
 # Core parts, top down: a part may include itself, parts below it, and the leaves.
-CORE_LEVEL = {"api": 8, "step": 7, "cache": 6, "memory": 6, "selector": 5, "registry": 4, "loader": 3,
+CORE_LEVEL = {"helper": 9, "api": 8, "step": 7, "cache": 6, "memory": 6, "selector": 5, "registry": 4, "loader": 3,
               "discovery": 2, "probe": 1, "inspect": 1, "trust": 1}
 CORE_LEAVES = {"config", "device", "log"}
 SOURCES = (".h", ".hpp", ".cc", ".c", ".cu", ".cuh", ".inc")

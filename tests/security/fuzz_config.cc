@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a configuration, a sidecar and a table of models: an error with a text, or a value, never a crash.
+// Any bytes as a configuration, a sidecar, a manifest and a table of models: an error with a text, or a value, never a crash.
 // Entry of libFuzzer; replay_config.cc runs it over a corpus in ctest.
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "config/config_schema.h"
+#include "config/manifest.h"
 #include "config/model_layers.h"
 #include "config/model_table.h"
 #include "config/sidecar.h"
@@ -35,6 +36,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (to_line(document.root).empty()) __builtin_trap();
   });
   expect_answer([&] { parse_sidecar(text, "f.yaml"); });
+  expect_answer([&] {
+    const Manifest manifest = parse_manifest(text, "f.yaml");
+    for (const Manifest::File& file : manifest.files)
+      if (!is_bundle_path(file.path) || file.path.find("..") == 0) __builtin_trap();
+  });
   expect_answer([&] {
     const ModelTable table = parse_model_table(text, "f.yaml");
     for (const ModelFacts& model : table.models)

@@ -46,8 +46,9 @@ ANYATTN_API void anyattn_runtime_destroy(anyattn_runtime* runtime); /* after eve
 /* Counts registry changes; a decision made under an older number is made anew. */
 ANYATTN_API uint64_t anyattn_runtime_generation(const anyattn_runtime* runtime);
 
-/* JSON: generation, backends[].{name,device,plugin,path,state,overrides,overridden_by}, skipped[].{path,stage,reason,remedy},
- * plugins[].{id,vendor,version,license,path,abi_min,abi_max,state,origin}. */
+/* JSON: generation, backends[].{name,device,plugin,path,state,overrides,beneath[].{plugin,path,state}}, one a name and device,
+ * skipped[].{path,stage,reason,remedy}, plugins[].{id,vendor,version,license,path,abi_min,abi_max,state,origin,content,signed_by}:
+ * state is listed, open, draining (answers no more, but a group uses it) or retired. */
 ANYATTN_API int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error);
 /* JSON: values[].{key,value,origin}: origin is flag, environment NAME, FILE:LINE or default. */
 ANYATTN_API int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error);
@@ -67,6 +68,10 @@ ANYATTN_API int32_t anyattn_runtime_resolve_device(anyattn_runtime* runtime, con
  * there (where = its id). An existing name is overridden only if registry.override allows it. A new generation. */
 ANYATTN_API int32_t anyattn_runtime_register_backend(anyattn_runtime* runtime, const char* name, uint32_t device_kind,
                                                      const char* where, anyattn_error* error);
+/* Reads the configuration again: a new generation of plugins and policy for groups made from here on; groups that are there keep
+ * theirs. A file that changed is opened from a private copy. Fails, and changes nothing, where the configuration does not load,
+ * or a plugin that is open now and still configured does not open. Any thread; calls in flight are not disturbed. */
+ANYATTN_API int32_t anyattn_runtime_reload(anyattn_runtime* runtime, anyattn_error* error);
 /* Takes the latest override of `name` back; the one below it answers again. A new generation. */
 ANYATTN_API int32_t anyattn_runtime_clear_override(anyattn_runtime* runtime, const char* name, uint32_t device_kind,
                                                    anyattn_error* error);

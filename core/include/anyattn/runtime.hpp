@@ -177,6 +177,9 @@ class Runtime {
   anyattn_runtime* get() const { return runtime_.get(); }
   uint64_t generation() const { return anyattn_runtime_generation(get()); }
 
+  // See anyattn_runtime_reload; throws where nothing changed.
+  void reload() const { check(anyattn_runtime_reload, get()); }
+
   // JSON texts with the keys that runtime.h names.
   std::string list() const { return text_of(anyattn_runtime_list, get()); }
   std::string config() const { return text_of(anyattn_runtime_config, get()); }

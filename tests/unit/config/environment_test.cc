@@ -109,3 +109,24 @@ TEST_CASE("nearest_name_finds_typing_mistakes_and_nothing_else") {
   CHECK(nearest("", names) == "");
   CHECK(nearest("x", {}) == "");
 }
+
+TEST_CASE("environment_library_path_with_an_empty_element_is_warned_about") {
+  Setting setting;
+  const auto warned = [&](const std::string& path) {
+    setting.options.environment->library_path = path;
+    const Config config = setting.load("ANYATTN_UNRELATED_THING", "1");
+    std::string text;
+    for (const std::string& warning : config.warnings)
+      if (holds(warning, "LD_LIBRARY_PATH")) text += warning;
+    return text;
+  };
+  for (const char* path : {":/opt/lib", "/opt/lib:", "/a::/b", ":"}) {
+    CAPTURE(path);
+    CHECK(holds(warned(path), "current folder"));
+  }
+  CHECK(warned("").empty());
+  CHECK(warned("/opt/lib:/usr/lib").empty());
+  CHECK(anyattn::config::load(setting.options).library_path == std::vector<std::string>{"/opt/lib", "/usr/lib"});
+  setting.options.environment->raised_rights = true;
+  CHECK(anyattn::config::load(setting.options).library_path.empty());
+}

@@ -40,7 +40,7 @@ plugins:
   entries:
     - {id: x.y, options: {isa: avx2}}
 probe:
-  enabled: true
+  enabled: false
 selection:
   rules:
     - when: {head_size: 64}
@@ -55,6 +55,10 @@ selection:
       {"plugins.entries[0].id", {"x.y", file + ":7"}},
       {"plugins.entries[0].file", {"null", "default"}},
       {"plugins.entries[0].required", {"false", "default"}},
+      {"plugins.entries[0].hash", {"null", "default"}},
+      {"plugins.entries[0].version", {"null", "default"}},
+      {"plugins.entries[0].key", {"null", "default"}},
+      {"plugins.max_contents", {"8", "default"}},
       {"plugins.entries[0].options.isa", {"avx2", file + ":7"}},
       {"registry.override", {"{}", "default"}},
       {"selection.backend", {"null", "default"}},
@@ -64,10 +68,12 @@ selection:
       {"selection.order.hip", {"[PORTABLE_ATTN, PORTABLE_MLA]", "default"}},
       {"selection.order.cpu", {"[CPU_ATTN, CPU_MLA, PORTABLE_ATTN, PORTABLE_MLA]", "default"}},
       {"selection.allow_fallback", {"[]", "default"}},
+      {"selection.lock", {"null", "default"}},
       {"trust.level", {"none", "default"}},
       {"trust.keys", {"[]", "default"}},
-      {"probe.enabled", {"true", file + ":9"}},
+      {"probe.enabled", {"false", file + ":9"}},
       {"probe.timeout_ms", {"10000", "default"}},
+      {"probe.cache", {"null", "default"}},
       {"log.level", {"info", "default"}},
   };
   CHECK(config.values.size() == wanted.size());
@@ -90,9 +96,9 @@ TEST_CASE("config_explicit_false_zero_empty_and_null_keep_their_meaning") {
   for (const Case& c :
        {Case{"probe: {enabled: true}", "probe.enabled", "true", true},
         Case{"probe: {enabled: false}", "probe.enabled", "false", true},
-        Case{"probe: {enabled: null}", "probe.enabled", "false", true},
-        Case{"probe: {enabled: }", "probe.enabled", "false", true}, Case{"probe: {}", "probe.enabled", "false", false},
-        Case{"probe: null", "probe.enabled", "false", false}, Case{"probe:", "probe.timeout_ms", "10000", false},
+        Case{"probe: {enabled: null}", "probe.enabled", "true", true},
+        Case{"probe: {enabled: }", "probe.enabled", "true", true}, Case{"probe: {}", "probe.enabled", "true", false},
+        Case{"probe: null", "probe.enabled", "true", false}, Case{"probe:", "probe.timeout_ms", "10000", false},
         Case{"plugins: {search: []}", "plugins.search", "[]", true},
         Case{"selection: {order: {cpu: []}}", "selection.order.cpu", "[]", true},
         Case{"selection: {backend: ~}", "selection.backend", "null", true},

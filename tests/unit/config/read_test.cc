@@ -60,7 +60,7 @@ TEST_CASE("config_names_the_key_that_an_unknown_one_was_meant_to_be") {
       {"plugins: {id: a.b}\n", "1:11: plugins.id: ", {"id belongs to the section plugins.entries[]"}},
       {"plugins:\n  entries: [{id: a.b, isa: avx2}]\n",
        "2:23: plugins.entries[0].isa: ",
-       {"unknown key; allowed here: id, file, required, options"}},
+       {"unknown key; allowed here: id, file, required, hash, version, key, options"}},
       {"plugins:\n  serach: [x]\n", "2:3: plugins.serach: ", {"did you mean search?"}},
       {"zebra: 1\n", "1:1: zebra: ", {"unknown key; allowed here: version, plugins, registry, selection, trust, probe, log"}},
       {"<<: {version: 1}\n", "1:1: \"<<\": ", {"unknown key"}},
@@ -189,7 +189,7 @@ selection:
   order: {cpu: [B_ATTN], hip: []}
   allow_fallback: [cpu]
 trust: {level: hash, keys: [a.pub]}
-probe: {enabled: true, timeout_ms: 010}
+probe: {enabled: false, timeout_ms: 010, cache: v}
 log: {level: off}
 )");
   const std::string parent = std::filesystem::path(folder.path("")).parent_path().parent_path().string();
@@ -220,7 +220,8 @@ log: {level: off}
   CHECK(config.allow_fallback == std::vector<std::string>{"cpu"});
   CHECK(config.trust_level == anyattn::config::TrustLevel::kHash);
   CHECK(config.trust_keys == std::vector<std::string>{"a.pub"});
-  CHECK(config.probe_enabled);
+  CHECK_FALSE(config.probe_enabled);
+  CHECK(config.probe_cache == std::filesystem::path(folder.path("")).parent_path().string() + "/v");
   CHECK(config.probe_timeout_ms == 10);
   CHECK(config.log_level == "off");
 }

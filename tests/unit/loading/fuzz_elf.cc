@@ -5,6 +5,8 @@
 #include <functional>
 #include <span>
 
+#include "inspect/device_code.h"
+#include "inspect/libraries.h"
 #include "inspect/plugin_rules.h"
 
 namespace {
@@ -29,6 +31,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!lies_inside(symbol.name, data, size)) std::abort();
   for (const auto& symbol : file.undefined)
     if (!lies_inside(symbol.name, data, size)) std::abort();
+  for (const auto* versions : {&file.needed_versions, &file.defined_versions})
+    for (const auto& version : *versions)
+      if (!lies_inside(version.name, data, size) || !lies_inside(version.file, data, size)) std::abort();
+  (void)anyattn::inspect::device_code(std::as_bytes(std::span(data, size)));
+  (void)anyattn::inspect::read_linker_cache(std::as_bytes(std::span(data, size)));
   for (const std::string_view name : file.needed)
     if (!lies_inside(name, data, size)) std::abort();
   (void)anyattn::inspect::check_plugin(file);

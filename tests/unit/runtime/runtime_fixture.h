@@ -29,7 +29,8 @@ class ConfigFile {
     for (const auto& [name, extra] : plugins) {
       file << "    - {id: org.anyattn.fake." << name << ", file: " << plugin_path(name) << extra << "}\n";
     }
-    file << rest;
+    // Options hold addresses of this process, which are nothing in another.
+    file << "probe: {enabled: false}\n" << rest;
   }
   ~ConfigFile() {
     std::error_code ignored;

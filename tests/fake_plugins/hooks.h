@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What differs between fakes that share the compiled hooked.cc. Included by it and by hooks.cc.
+#pragma once
+
+namespace fake_hooks {
+
+extern const char* const id;
+extern const char* const name;
+extern const float number;  // what forward writes into every element of out; 0: nothing
+void in_entry();
+void in_supports();
+
+}  // namespace fake_hooks

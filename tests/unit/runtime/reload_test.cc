@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reload while engines run: which version a call gets, what a bad file or configuration changes, how many contents a process takes.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "runtime_fixture.h"
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+// A folder with one plugin file whose content is replaced, and a configuration that searches it.
+class Rollout {
+ public:
+  explicit Rollout(const std::string& more = "") {
+    static std::atomic<int> number{0};
+    folder_ = fs::temp_directory_path() / ("anyattn_reload_" + std::to_string(getpid()) + "_" + std::to_string(number++));
+    fs::create_directories(folder_ / "plugins");
+    write_config(more);
+  }
+  ~Rollout() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Rollout(const Rollout&) = delete;
+  Rollout& operator=(const Rollout&) = delete;
+
+  std::string config() const { return (folder_ / "config.yaml").string(); }
+  fs::path plugin() const { return folder_ / "plugins" / "anyattn_version.so"; }
+
+  void write_config(const std::string& more) const {
+    std::ofstream(config()) << "version: 1\nplugins: {search: [plugins]" << more << "}\nselection: {backend: FAKE_VERSION}\n"
+                            << "probe: {cache: verdicts}\n";
+  }
+  // As an installer does: written beside it, then renamed, so that nobody sees half a file. `salt` makes it a content of its own.
+  void install(const std::string& name, const std::string& salt = "") const {
+    const fs::path scratch = folder_ / "plugins" / "incoming";
+    fs::copy_file(fake::ConfigFile::plugin_path(name), scratch, fs::copy_options::overwrite_existing);
+    if (!salt.empty()) std::ofstream(scratch, std::ios::app | std::ios::binary) << salt;
+    fs::rename(scratch, plugin());
+  }
+  void install_text(const std::string& text) const {
+    std::ofstream(folder_ / "plugins" / "incoming", std::ios::binary) << text;
+    fs::rename(folder_ / "plugins" / "incoming", plugin());
+  }
+  anyattn::Runtime open() const {
+    anyattn::Runtime::Options options;
+    options.config_path = config();
+    options.log_level = "error";
+    options.num_threads = 1;
+    return anyattn::Runtime(options);
+  }
+
+ private:
+  fs::path folder_;
+};
+
+// A group with room for one row; call() says which version wrote it.
+class OneRow {
+ public:
+  explicit OneRow(const anyattn::Runtime& runtime) : group_(runtime, options()), memory_(runtime, {}, 3 * kBytes + 65536) {
+    std::memset(memory_.get(), 0, 3 * kBytes + 65536);
+    cache_ = {ANYATTN_CACHE_SIZE, 0, static_cast<char*>(memory_.get()) + 3 * kBytes, group_.info().spec->block_bytes, 1,
+              group_.info().spec};
+  }
+  float call() {
+    static const int32_t starts[] = {0, 1};
+    static const int32_t lens[] = {1};
+    static const int32_t table[] = {0};
+    anyattn_batch batch{};
+    batch.struct_size = ANYATTN_BATCH_SIZE;
+    batch.num_reqs = batch.num_tokens = batch.max_query_len = batch.max_seq_len = 1;
+    batch.query_start_loc = batch.query_start_loc_host = starts;
+    batch.seq_lens = batch.seq_lens_host = lens;
+    batch.block_table = table;
+    batch.block_table_stride = 1;
+    group_.update(ANYATTN_PHASE_BOTH, batch);
+    const anyattn::Tensor q(memory_.get(), ANYATTN_DTYPE_FLOAT32, {1, 8, 64});
+    float* out = reinterpret_cast<float*>(static_cast<char*>(memory_.get()) + kBytes);
+    const anyattn::Tensor to(out, ANYATTN_DTYPE_FLOAT32, {1, 8, 64});
+    anyattn_forward_args args{};
+    args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
+    args.softmax_scale = 1;
+    args.q = q;
+    args.out = to;
+    args.cache = &cache_;
+    out[0] = out[511] = -1;
+    group_.forward(ANYATTN_PHASE_BOTH, args);
+    return out[0] == out[511] ? out[0] : -2;
+  }
+
+ private:
+  static constexpr size_t kBytes = 8 * 64 * 4;
+  static anyattn::Group::Options options() {
+    static const anyattn::Problem problem = fake::small_problem();
+    anyattn::Group::Options options = fake::group_options(problem.view());
+    options.limits = {ANYATTN_LIMITS_SIZE, 1, 1, 1, 16, 0};
+    return options;
+  }
+  anyattn::Group group_;
+  anyattn::DeviceMemory memory_;
+  anyattn_cache cache_{};
+};
+
+std::string failure_text(const anyattn::Runtime& runtime) {
+  try {
+    runtime.reload();
+  } catch (const anyattn::RuntimeError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+int count_state(const anyattn::Runtime& runtime, const std::string& state) {
+  int count = 0;
+  const json list = json::parse(runtime.list());
+  for (const json& plugin : list["plugins"]) count += plugin["state"] == state ? 1 : 0;
+  return count;
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a_changed_file_serves_new_groups_and_the_old_one_drains") {
+  const Rollout rollout;
+  rollout.install("version_one");
+  const anyattn::Runtime runtime = rollout.open();
+  auto old = std::make_unique<OneRow>(runtime);
+  CHECK(old->call() == 1);
+  const uint64_t before = runtime.generation();
+
+  rollout.install("version_two");
+  runtime.reload();
+  CHECK(runtime.generation() > before);
+  CHECK(OneRow(runtime).call() == 2);
+  CHECK(old->call() == 1);
+  CHECK(count_state(runtime, "draining") == 1);
+  old.reset();
+  CHECK(count_state(runtime, "draining") == 0);
+
+  rollout.install("version_one");  // a content that is open already is taken up again, after its last impl was gone
+  runtime.reload();
+  CHECK(OneRow(runtime).call() == 1);
+}
+
+TEST_CASE("what_does_not_load_changes_nothing_and_says_why") {
+  const Rollout rollout;
+  rollout.install("version_one");
+  const anyattn::Runtime runtime = rollout.open();
+  OneRow row(runtime);
+  const uint64_t before = runtime.generation();
+
+  rollout.install_text("no plugin at all");
+  const std::string no_plugin = failure_text(runtime);
+  CHECK_MESSAGE(holds(no_plugin, "anyattn_version.so"), no_plugin);
+  rollout.install("crash_constructor");
+  const std::string crash = failure_text(runtime);
+  CHECK_MESSAGE(!crash.empty(), crash);
+  rollout.install("version_two");
+  rollout.write_config(", no_such_key: 1");
+  CHECK(holds(failure_text(runtime), "no_such_key"));
+  CHECK(runtime.generation() == before);
+  CHECK(row.call() == 1);
+  CHECK(OneRow(runtime).call() == 1);
+
+  rollout.write_config("");
+  runtime.reload();
+  CHECK(OneRow(runtime).call() == 2);
+}
+
+TEST_CASE("the_number_of_contents_a_process_opens_of_one_plugin_is_bounded") {
+  // Contents are counted a process: other tests of this program opened two of this plugin already, perhaps.
+  const Rollout rollout(", max_contents: 4");
+  rollout.install("version_one");
+  const anyattn::Runtime runtime = rollout.open();
+  CHECK(OneRow(runtime).call() == 1);
+  std::string refused;
+  for (int i = 0; i < 6 && refused.empty(); ++i) {
+    rollout.install("version_two", "salt " + std::to_string(i));
+    refused = failure_text(runtime);
+  }
+  CHECK_MESSAGE(holds(refused, "has opened 4 different files"), refused);
+  CHECK_MESSAGE(holds(refused, "restart the process, or raise plugins.max_contents"), refused);
+  CHECK(OneRow(runtime).call() >= 1);
+  rollout.install("version_one");  // one of those that are open
+  CHECK(failure_text(runtime) == "");
+}
+
+// A call whose group was made after swap i and done before swap i + 1 began must come from version i.
+TEST_CASE("a_hundred_swaps_under_eight_threads_never_give_a_wrong_version") {
+  const Rollout rollout(", max_contents: 100");
+  rollout.install("version_one");
+  const anyattn::Runtime runtime = rollout.open();
+  constexpr int kSwaps = 100;
+  std::atomic<int> begun{0};  // swap numbers; version of swap i is 1 + i % 2
+  std::atomic<int> done{0};
+  std::atomic<int> wrong{0};
+  std::atomic<int> exact{0};
+  std::atomic<int> calls{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      try {
+        OneRow kept(runtime);
+        const float first = kept.call();
+        while (!stop) {
+          const int lowest = done;
+          OneRow row(runtime);
+          const float version = row.call();
+          const int highest = begun;
+          ++calls;
+          if (version != 1 && version != 2) ++wrong;
+          if (lowest == highest) {
+            ++exact;
+            if (version != static_cast<float>(1 + lowest % 2)) ++wrong;
+          }
+          if (row.call() != version || kept.call() != first) ++wrong;
+        }
+      } catch (const anyattn::RuntimeError& error) {
+        MESSAGE(error.what());
+        ++wrong;
+      }
+    });
+  }
+  for (int i = 1; i <= kSwaps; ++i) {
+    begun = i;
+    rollout.install(i % 2 == 0 ? "version_one" : "version_two");
+    runtime.reload();
+    done = i;
+    // Let calls begin and end between two swaps, too.
+    for (const int seen = calls; calls < seen + 4;) std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(exact > 0);
+  CHECK(count_state(runtime, "draining") == 0);
+  CHECK(runtime.generation() >= kSwaps);
+}
