@@ -4,6 +4,7 @@
 
 #include <anyattn/conformance/cache_format.h>
 #include <anyattn/conformance/conformance.h>
+#include <anyattn/verdicts.h>
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -45,7 +46,7 @@ Subject find_subject(const CheckOptions& options) {
   for (const ordered_json& backend : listing.at("backends")) {
     if (text_of(backend, "device") != kind) continue;
     const std::string name = text_of(backend, "name");
-    if (name == options.subject && text_of(backend, "overridden_by").empty()) return {text_of(backend, "path"), name};
+    if (name == options.subject) return {text_of(backend, "path"), name};
     names.push_back(name);
   }
   const std::string close = nearest(options.subject, names);
@@ -134,6 +135,23 @@ kit::Report run_kit(const Subject& subject, kit::Options asked, bool moving) {
   return report;
 }
 
+// Before the kit opens the file: what reading it and opening it in a child process show. Throws Failure where that is the end.
+ordered_json look_at(const CheckOptions& options, const Subject& subject, bool shown) {
+  char* text = nullptr;
+  const std::string& config = options.common.config_file;
+  anyattn::check(anyattn_verdicts_try, config.empty() ? nullptr : config.c_str(), subject.path.c_str(), &text);
+  ordered_json look = parse(take_text(text));
+  if (const std::string stage = text_of(look, "stage"); !stage.empty()) {
+    throw Failure(kExitFailed, fmt::format("{} failed at {}: {}; {}", subject.path, stage, text_of(look, "reason"),
+                                           text_of(look, "remedy")));
+  }
+  if (!shown) return look;
+  fmt::print("inspection: {} libraries found, device code: {}\ntrial in a child process: ok\n", look.at("libraries").size(),
+             look.at("device_code").empty() ? "none" : text_of(look, "device_code"));
+  for (const ordered_json& note : look.at("verdict").at("notes")) fmt::print("  loading it {}\n", printable(text_of(note)));
+  return look;
+}
+
 void print(const kit::Report& report) {
   std::ostringstream text;
   kit::print_report(report, false, text);
@@ -162,12 +180,15 @@ int check_backend(const CheckOptions& options) {
       throw Failure(kExitUsage, fmt::format("--case: {}", error.what()));
     }
   }
+  const ordered_json look = look_at(options, subject, output.table());
   catch_interrupt();
   const kit::Report report = run_kit(subject, std::move(asked), output.table() && terminal_of(2).interactive);
   if (output.table()) print(report);
   std::ostringstream json;
   kit::write_json(report, json);
-  output.write(parse(json.str()));
+  ordered_json whole = parse(json.str());
+  whole["inspection"] = look;
+  output.write(whole);
   if (interrupted()) return kExitInterrupted;
   return report.ok() ? kExitOk : kExitFailed;
 }

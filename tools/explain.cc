@@ -175,20 +175,22 @@ Question question_of_flags(const ExplainOptions& options) {
 
 }  // namespace
 
-int explain(const ExplainOptions& options) {
-  const JsonOutput output(options.common.json);
+ordered_json explained(const ExplainOptions& options) {
   const Question question = options.model.empty() ? question_of_flags(options) : question_of_model(options);
   const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
-
-  bool all_chosen = true;
   ordered_json answer{{"model", question.model.empty() ? ordered_json(nullptr) : ordered_json(question.model)},
                       {"layers", ordered_json::array()}};
-  for (const Layer& layer : question.layers) {
-    answer["layers"].push_back(explain_layer(runtime, layer, options.target.device));
-    all_chosen = all_chosen && !answer["layers"].back().at("chosen").is_null();
-  }
+  for (const Layer& layer : question.layers) answer["layers"].push_back(explain_layer(runtime, layer, options.target.device));
   answer["backends"] = layers_by_backend(answer["layers"]);
-  if (output.table()) print(answer, question.model);
+  return answer;
+}
+
+int explain(const ExplainOptions& options) {
+  const JsonOutput output(options.common.json);
+  const ordered_json answer = explained(options);
+  const bool all_chosen =
+      std::ranges::none_of(answer.at("layers"), [](const ordered_json& layer) { return layer.at("chosen").is_null(); });
+  if (output.table()) print(answer, text_of(answer, "model"));
   output.write(answer);
   return all_chosen ? kExitOk : kExitFailed;
 }

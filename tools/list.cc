@@ -20,11 +20,12 @@ Colour colour_of_state(const std::string& state) {
   return Colour::kDim;
 }
 
-// "overrides com.acme.attn", "overridden by ...", or nothing.
+// "overrides com.acme.attn (draining)", nearest first, or nothing.
 std::string relation(const ordered_json& backend) {
-  const std::string overrides = text_of(backend, "overrides"), by = text_of(backend, "overridden_by");
-  if (!by.empty()) return "overridden by " + by;
-  return overrides.empty() ? "" : "overrides " + overrides;
+  std::string text;
+  for (const ordered_json& under : backend.at("beneath"))
+    text += fmt::format("{}{} ({})", text.empty() ? "overrides " : ", ", text_of(under, "plugin"), text_of(under, "state"));
+  return text;
 }
 
 void print(const ordered_json& listing) {
@@ -43,6 +44,12 @@ void print(const ordered_json& listing) {
     fmt::print("no backend was found; 'anyattn doctor' says where plugins are searched\n");
   }
   fmt::print("{}", backends.render(terminal));
+
+  Table draining({{"draining"}, {"version"}, {"path"}});
+  for (const ordered_json& plugin : listing.at("plugins"))
+    if (text_of(plugin, "state") == "draining")
+      draining.add({text_of(plugin, "id"), text_of(plugin, "version"), text_of(plugin, "path")});
+  if (!draining.empty()) fmt::print("\n{}", draining.render(terminal));
 
   Table skipped({{"skipped"}, {"stage"}, {"reason"}, {"remedy"}});
   for (const ordered_json& skip : listing.at("skipped")) {

@@ -48,6 +48,8 @@ std::string device_mistake(const std::string& text) {
   return known && number ? "" : text + ": allowed: auto, cpu, cuda:0, hip:0";
 }
 
+}  // namespace
+
 void add_json(CLI::App& verb, JsonOptions& json) {
   verb.add_option_function<std::string>(
           "--json", [&json](const std::string& file) { json = {true, file == kStandardOutput ? "" : file}; },
@@ -76,6 +78,8 @@ void add_target(CLI::App& verb, TargetOptions& target) {
       ->type_name("N")
       ->check(CLI::Range(1u, 1u << 20).description(""));
 }
+
+namespace {
 
 void add_backend(CLI::App& verb, TargetOptions& target) {
   verb.add_option("--backend", target.backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
@@ -304,8 +308,9 @@ int dispatch(int argc, char** argv) {
   app.option_defaults()->take_last();  // so that a script's flags can be overruled behind them
   app.set_version_flag("--version", anyattn_version());
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
-  const std::vector<Verb> verbs = {add_list(app),  add_explain(app), add_run(app),    add_generate(app),  add_check(app),
-                                   add_bench(app), add_config(app),  add_doctor(app), add_new_plugin(app)};
+  const std::vector<Verb> verbs = {add_list(app),   add_explain(app), add_run(app),    add_generate(app),   add_check(app),
+                                   add_bench(app),  add_config(app),  add_doctor(app), add_new_plugin(app), add_verdicts(app),
+                                   add_bundle(app), add_key(app),     add_lock(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());

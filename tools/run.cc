@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/hangup.h"
 #include "common/interrupt.h"
 #include "common/runtime.h"
 #include "common/terminal.h"
@@ -78,6 +79,7 @@ int run(const RunOptions& options) {
   const JsonOutput json(options.common.json);
   uint64_t skipped = 0;
   Trace trace = select_requests(options, &skipped);
+  HangupReload hangup;
   const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
   ReplayOptions replay_options;
   replay_options.model = {options.model,
@@ -94,6 +96,7 @@ int run(const RunOptions& options) {
   replay_options.saturate = options.saturate;
   Replay replay(runtime, replay_options, std::move(trace));
   catch_interrupt();
+  hangup.watch(runtime);
   Progress progress;
   while (!replay.done() && !interrupted()) {
     replay.step();

@@ -67,7 +67,7 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
 }
 
 TEST_CASE("help_of_verbs_that_read_no_configuration_has_an_example") {
-  for (const std::string verb : {"new-plugin"}) {
+  for (const std::string verb : {"new-plugin", "verdicts", "bundle", "key", "lock"}) {
     const Result help = cli({verb, "--help"});
     CAPTURE(verb);
     CHECK(help.code == 0);
