@@ -19,8 +19,9 @@ namespace {
 Device* current = nullptr;
 std::vector<Twin*> twins;
 
-// The provider of `kind_name` in the file.
-anyattn_device_provider find_provider(const std::string& path, const std::string& kind_name, const anyattn_host* host) {
+// The provider in the file for the kind that `device` (cuda:0) names.
+anyattn_device_provider find_provider(const std::string& path, const std::string& device, const anyattn_host* host) {
+  const std::string kind_name = device.substr(0, device.find(':'));
   const std::unique_ptr<char, decltype(&std::free)> real(realpath(path.c_str(), nullptr), &std::free);
   if (!real) throw Failure(path + ": no such file");
   void* library = dlopen(real.get(), RTLD_NOW | RTLD_LOCAL);
@@ -41,15 +42,15 @@ anyattn_device_provider find_provider(const std::string& path, const std::string
     if (kind_name == table.name) return table;
     names += std::string(names.empty() ? "" : ", ") + table.name;
   }
-  throw Failure(std::string(real.get()) + ": no provider for devices of kind '" + kind_name + "'; the file has " +
-                (names.empty() ? "none" : names));
+  throw Failure(device + ": " + real.get() + ": no provider for devices of kind '" + kind_name + "'; the file has " +
+                (names.empty() ? "none" : names) + "; --provider names a file that has it");
 }
 
 }  // namespace
 
 Device::Device(const std::string& provider_path, const std::string& name, const anyattn_host* host) : host_(host) {
   const size_t colon = name.find(':');
-  table_ = find_provider(provider_path, name.substr(0, colon), host);
+  table_ = find_provider(provider_path, name, host);
   if (colon == std::string::npos) return;
   const std::string number = name.substr(colon + 1);
   if (number.empty() || number.size() > 4 ||
