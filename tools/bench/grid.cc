@@ -77,8 +77,8 @@ uint64_t visible_to(const Problem& problem, uint32_t position) {
 }
 
 template <class T>
-std::vector<T> or_default(const std::vector<T>& given, std::vector<T> fallback) {
-  return given.empty() ? std::move(fallback) : given;
+std::vector<T> or_default(const std::vector<T>& given, const std::vector<T>& fallback) {
+  return given.empty() ? fallback : given;
 }
 
 // The batches of one problem.

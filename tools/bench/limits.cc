@@ -60,12 +60,14 @@ double read_rate_of_streams(const Runtime& runtime, const char* memory, size_t b
 
 double cached_read_rate(const Runtime& runtime, const char* memory, size_t bytes) {
   const uint64_t workers = runtime.num_workers();
-  const size_t part = std::max(kPage, bytes / workers / kPage * kPage);
+  // Small ones are shared.
+  const bool dealt = bytes / workers >= kPage;
+  const size_t part = dealt ? bytes / workers / kPage * kPage : bytes;
   const size_t times = std::max<size_t>(1, kCachedBytes / part);
   const double time = seconds([&] {
     runtime.parallel_for(workers, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
       for (uint64_t i = begin; i < end; ++i) {
-        for (size_t repeat = 0; repeat < times; ++repeat) read_in_order(memory + i * part, part);
+        for (size_t repeat = 0; repeat < times; ++repeat) read_in_order(memory + (dealt ? i * part : 0), part);
       }
     });
   });
