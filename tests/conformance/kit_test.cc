@@ -116,12 +116,19 @@ TEST_CASE("cpu_attn_passes_with_every_instruction_set_masked_in_turn") {
 
 #ifdef ANYATTN_PORTABLE_PLUGIN
 // The host build of the text that runs on GPUs: every part of the grid, a share of each long one.
-TEST_CASE("portable_attn_of_the_host_passes_what_it_must") {
-  for (const char* filter : {"contract/*", "feature/*", "bug/3*", "meaning/*float32", "shape/mixed*", "random/window*"}) {
+TEST_CASE("portable_backends_of_the_host_pass_what_they_must") {
+  const struct {
+    const char* backend;
+    const char* filter;
+  } rows[] = {{"PORTABLE_ATTN", "contract/*"},       {"PORTABLE_ATTN", "feature/*"},           {"PORTABLE_ATTN", "bug/3*"},
+              {"PORTABLE_ATTN", "meaning/*float32"}, {"PORTABLE_ATTN", "shape/small*"},        {"PORTABLE_MLA", "contract/*"},
+              {"PORTABLE_MLA", "feature/mla/*"},     {"PORTABLE_MLA", "mla/decode_lora_256/*"}};
+  for (const auto& [backend, filter] : rows) {
     Options options;
-    options.backend = "PORTABLE_ATTN";
+    options.backend = backend;
     options.name_filter = filter;
     const BackendReport report = run(ANYATTN_PORTABLE_PLUGIN, options).backends.at(0);
+    CAPTURE(backend);
     CAPTURE(filter);
     CHECK(report.count(Verdict::kPassed) > 0);
     for (const CaseResult& result : report.cases)
