@@ -99,7 +99,7 @@ struct CodeAttention : TileAttention<Rows, 4> {
       const char* from = u.q[0] + row * u.q_head_bytes[0];
       Vec top{};
       for (int d = 0; d < kSize; d += 16) {
-        const Vec value = u.rotated_q ? load(u.rotated_q + row * kSize + d) : load(from + d * 2, BF16{});
+        const Vec value = kFourBits ? load(from + d * 4, F32{}) : load(from + d * 2, BF16{});
         store(q + d, value);
         const Vec magnitude = (Vec)((WordVec)value & 0x7fffffffu);
         top = max(magnitude == magnitude ? magnitude : splat(__builtin_inff()), top);
@@ -366,7 +366,13 @@ inline bool is_plain_decode(const Unit& u) {
 template <class Rows, int kSize>
 int32_t attend_codes_of(const Unit* unit) {
   const bool fits = unit->q_size[0] == kSize && unit->head_size_v == kSize;
-  return fits && is_plain_decode(*unit) ? CodeAttention<Rows, kSize>(*unit).run() : attend_tiles<Rows>(unit);
+  if (fits && is_plain_decode(*unit)) return CodeAttention<Rows, kSize>(*unit).run();
+  // The query of 4-bit rows is float32.
+  if constexpr (CodeAttention<Rows, kSize>::kFourBits) {
+    return kKernelsAvx512Bf16.attend[kSize == 64 ? kRowsInt4Of64 : kRowsInt4Of128](unit);
+  } else {
+    return attend_tiles<Rows>(unit);
+  }
 }
 inline int32_t attend_int8(const Unit* unit) {
   return unit->q_size[0] == 64 ? attend_codes_of<Int8Rows, 64>(unit) : attend_codes_of<Int8Rows, 128>(unit);

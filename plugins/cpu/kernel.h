@@ -72,8 +72,7 @@ struct Unit {
 
   // Where the keys' format has no kernel of its own: turns one row of `size` elements into float32. Null: the kernel reads rows.
   void (*load_row)(const char* row, uint32_t size, float* to);
-  bool rotated;            // keys and values are, and so is q: the output is turned back
-  const float* rotated_q;  // [heads, q_size] before it was rounded to q's dtype; null but for units of one token, a few heads
+  bool rotated;  // keys and values are, and so is q, which then is float32: the output is turned back
   KeySource keys;
   int32_t key_begin;
   int32_t key_end;
@@ -153,7 +152,7 @@ struct Kernels {
   void (*store_row[kRowFormats])(char* row, const char* from, ElementKind kind, uint32_t size, float scale);
   void (*load_row[kRowFormats])(const char* row, uint32_t size, float* to);
   void (*store_record)(char* row, const char* latent, const char* rope, ElementKind kind);
-  void (*rotate_row)(char* to, float* unrounded, const char* from, ElementKind kind, uint32_t size);
+  void (*rotate_row)(float* to, const char* from, ElementKind kind, uint32_t size);
 };
 
 extern const Kernels kKernelsPortable;

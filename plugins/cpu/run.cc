@@ -26,7 +26,7 @@ struct Areas {
         parts(left + aligned(uint64_t{shape.max_parts} * sizeof(std::atomic<uint32_t>))),
         workers(parts + aligned(shape.max_parts * part_floats * sizeof(float))),
         visible_bytes(aligned(uint64_t{shape.tokens} * 2 * sizeof(int32_t))),
-        query_bytes(shape.rotated ? aligned((uint64_t{shape.rows} + kFewRows) * shape.head_size * sizeof(float)) : 0),
+        query_bytes(shape.rotated ? aligned(uint64_t{shape.rows} * shape.head_size * sizeof(float)) : 0),
         worker_bytes(visible_bytes + query_bytes + aligned(unit_scratch_bytes(shape.rows, shape.head_size, shape.head_size_v))),
         bytes(workers + worker_bytes * shape.num_workers) {}
   uint64_t part_floats, left, parts, workers, visible_bytes, query_bytes, worker_bytes, bytes;
@@ -59,23 +59,20 @@ void move_to(Unit& unit, int64_t row, int64_t head) {
   if (unit.sinks) unit.sinks += head;
 }
 
-// The unit's query in the rotation of its keys, which multiplies scores by the head size. Front of `area`: unrounded rows.
+// The unit's query as float32 in the rotation of its keys, which multiplies scores by the head size.
 void rotate_query(const Plan& plan, Unit& unit, char* area) {
-  const uint32_t size = unit.q_size[0], rows = unit.tokens * unit.heads;
-  const bool few = unit.tokens == 1 && rows <= kFewRows;
-  auto* unrounded = reinterpret_cast<float*>(area);
-  char* to = area + uint64_t{kFewRows} * size * sizeof(float);
-  const int64_t row_bytes = int64_t{size} * (unit.q_kind == kF32 ? 4 : 2);
-  for (uint32_t row = 0; row < rows; ++row) {
+  const uint32_t size = unit.q_size[0];
+  auto* to = reinterpret_cast<float*>(area);
+  for (uint32_t row = 0; row < unit.tokens * unit.heads; ++row) {
     const char* from = unit.q[0] + row / unit.heads * unit.q_token_bytes[0] + row % unit.heads * unit.q_head_bytes[0];
-    plan.kernels->rotate_row(to + row * row_bytes, unrounded + (few ? row * size : 0), from, unit.q_kind, size);
+    plan.kernels->rotate_row(to + size_t{row} * size, from, unit.q_kind, size);
   }
-  unit.q[0] = to;
-  unit.q_token_bytes[0] = row_bytes * unit.heads;
-  unit.q_head_bytes[0] = row_bytes;
+  unit.q[0] = area;
+  unit.q_kind = kF32;
+  unit.q_head_bytes[0] = int64_t{size} * 4;
+  unit.q_token_bytes[0] = unit.q_head_bytes[0] * unit.heads;
   unit.softmax_scale /= static_cast<float>(size);
   unit.rotated = true;
-  unit.rotated_q = few ? unrounded : nullptr;
 }
 
 // Rows past the last request: 0 and -inf, sinks or not.
