@@ -123,13 +123,13 @@ TEST_CASE("portable_backends_of_the_host_pass_what_they_must") {
   } rows[] = {{"PORTABLE_ATTN", "contract/*"},       {"PORTABLE_ATTN", "feature/*"},           {"PORTABLE_ATTN", "bug/3*"},
               {"PORTABLE_ATTN", "meaning/*float32"}, {"PORTABLE_ATTN", "shape/small*"},        {"PORTABLE_MLA", "contract/*"},
               {"PORTABLE_MLA", "feature/mla/*"},     {"PORTABLE_MLA", "mla/decode_lora_256/*"}};
-  for (const auto& [backend, filter] : rows) {
+  for (const auto& row : rows) {
     Options options;
-    options.backend = backend;
-    options.name_filter = filter;
+    options.backend = row.backend;
+    options.name_filter = row.filter;
     const BackendReport report = run(ANYATTN_PORTABLE_PLUGIN, options).backends.at(0);
-    CAPTURE(backend);
-    CAPTURE(filter);
+    CAPTURE(row.backend);
+    CAPTURE(row.filter);
     CHECK(report.count(Verdict::kPassed) > 0);
     for (const CaseResult& result : report.cases)
       CHECK_MESSAGE(result.verdict != Verdict::kFailed, result.c.name << ": " << result.message);
