@@ -13,6 +13,7 @@
 #include <sstream>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 namespace anyattn::probe {
 namespace {
@@ -59,10 +60,26 @@ std::string VerdictCache::keep(const std::string& key, const Verdict& verdict) c
   const ssize_t done = ::write(descriptor, text.data(), text.size());
   const bool closed = ::close(descriptor) == 0;
   const std::string target = (fs::path(folder_) / (key + kSuffix)).string();
-  if (done == static_cast<ssize_t>(text.size()) && closed && ::rename(scratch.c_str(), target.c_str()) == 0) return {};
+  if (done == static_cast<ssize_t>(text.size()) && closed && ::rename(scratch.c_str(), target.c_str()) == 0) {
+    drop_oldest();
+    return {};
+  }
   const int reason = errno;
   ::unlink(scratch.c_str());
   return fmt::format("{}: {}", target, std::generic_category().message(reason));
+}
+
+void VerdictCache::drop_oldest() const {
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_, error); !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code gone;  // another process may drop the same one
+    const fs::file_time_type time = fs::last_write_time(entry->path(), gone);
+    if (!gone && entry->path().extension() == kSuffix) files.emplace_back(time, entry->path());
+  }
+  if (files.size() <= kMostKept) return;
+  std::ranges::sort(files);
+  for (size_t i = 0; i + kMostKept < files.size(); ++i) ::unlink(files[i].second.c_str());
 }
 
 std::vector<VerdictCache::Kept> VerdictCache::all() const {

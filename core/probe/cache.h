@@ -18,6 +18,8 @@ class VerdictCache {
 
   const std::string& folder() const { return folder_; }
   std::optional<Verdict> find(const std::string& key) const;
+  // The folder holds this many at most; the oldest go first, and are only tried anew.
+  static constexpr size_t kMostKept = 512;
   // Answers what is in the way, empty where it is kept.
   std::string keep(const std::string& key, const Verdict& verdict) const;
 
@@ -29,6 +31,7 @@ class VerdictCache {
   void forget(const std::string& key) const;
 
  private:
+  void drop_oldest() const;
   bool is_ours() const;  // of this user, writable by nobody else
 
   std::string folder_;

@@ -237,6 +237,16 @@ TEST_CASE("a_folder_that_others_may_write_to_is_neither_read_nor_written") {
   std::filesystem::permissions(cache, std::filesystem::perms::owner_all);
 }
 
+TEST_CASE("the_folder_of_verdicts_is_bounded_and_the_newest_stay") {
+  fakes::TempFolder folder;
+  const anyattn::probe::VerdictCache cache((folder.path() / "v").string());
+  const size_t most = anyattn::probe::VerdictCache::kMostKept;
+  for (size_t i = 0; i < most + 40; ++i) REQUIRE(cache.keep("key" + std::to_string(i), Verdict{}).empty());
+  CHECK(cache.all().size() == most);
+  CHECK(cache.find("key" + std::to_string(most + 39)).has_value());
+  CHECK_FALSE(cache.find("key0").has_value());
+}
+
 TEST_CASE("damaged_verdicts_are_no_verdicts") {
   for (const char* text : {"", "{", "[]", "{\"format\": 1}", "{\"format\": 2, \"outcome\": \"ok\"}", "null",
                            "{\"format\": 1, \"outcome\": \"fine\", \"stage\": 1}", "{\"format\": \"x\"}"}) {
