@@ -37,13 +37,15 @@ typedef struct anyattn_plugin {
   uint32_t num_options;
   uint32_t option_stride;             /* bytes from one element of options to the next                           */
   const anyattn_option_info* options; /* [num_options]; null only with 0                                 */
-  /* Optional; absent: nothing to do. Called at most once a process, when its last runtime closes. */
+  /* Optional; absent: nothing to do. Called at most once a process, when its last runtime closes. A runtime opened later may
+   * use the tables again, so only give back what the plugin can take anew by itself. */
   void (*shutdown)(void);
 } anyattn_plugin;
 #define ANYATTN_PLUGIN_SIZE ANYATTN_END_OFFSET(anyattn_plugin, shutdown)
 
 /* The entry. Receives the host's range and its table, answers the version it chose (within both ranges) in
- * plugin->abi_version and the table. Does no work and keeps nothing. ABI_MISMATCH with both ranges in the text where the
+ * plugin->abi_version and the table. Does no work and keeps nothing: it may be called more than once, by several threads at
+ * once, since runtimes share the file. ABI_MISMATCH with both ranges in the text where the
  * ranges do not meet; *plugin may then still be set so that the host can print id and range. */
 typedef int32_t (*anyattn_plugin_entry_fn)(uint32_t host_abi_min, uint32_t host_abi_max, const anyattn_host* host,
                                            const anyattn_plugin** plugin, anyattn_error* error);

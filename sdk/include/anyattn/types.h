@@ -73,7 +73,7 @@ typedef struct anyattn_error {
 /* ---- tensor: DLTensor's bytes; frozen for the major ----------------------------------------------------- */
 
 typedef struct anyattn_tensor {
-  void* data;          /* borrowed; null where the tensor is absent                                          */
+  void* data;          /* borrowed, 16-byte aligned; null where the tensor is absent                         */
   int32_t device_type; /* ANYATTN_DEVICE_*                                                                   */
   int32_t device_id;   /* ordinal                                                                            */
   int32_t ndim;        /* 0 where the tensor is absent                                                       */
@@ -82,7 +82,7 @@ typedef struct anyattn_tensor {
   uint16_t dtype_lanes;
   int64_t* shape;       /* [ndim], borrowed; always present where data is                                     */
   int64_t* strides;     /* [ndim], in elements, borrowed; always present where data is (never null = compact) */
-  uint64_t byte_offset; /* added to data                                                                      */
+  uint64_t byte_offset; /* added to data; any multiple of the element's size, so a slice need not be aligned   */
 } anyattn_tensor;
 
 #ifdef __cplusplus
