@@ -33,8 +33,13 @@ Json row_json(const registry::Snapshot::Row& row) {
   Json beneath = Json::array();
   for (const registry::Snapshot::Beneath& under : row.beneath)
     beneath.push_back({{"plugin", under.plugin}, {"path", under.path}, {"state", registry::state_name(under.state)}});
-  return {{"name", row.key.name}, {"device", device::kind_name(row.key.device_kind)}, {"plugin", row.plugin},
-          {"path", row.path},     {"state", registry::state_name(row.state)},         {"overrides", or_null(row.overrides)},
+  return {{"name", row.key.name},
+          {"device", device::kind_name(row.key.device_kind)},
+          {"plugin", row.plugin},
+          {"path", row.path},
+          {"state", registry::state_name(row.state)},
+          {"overrides", or_null(row.overrides)},
+          {"overridden_by", or_null(row.overridden_by)},
           {"beneath", beneath}};
 }
 

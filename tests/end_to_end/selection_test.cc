@@ -55,7 +55,7 @@ TEST_CASE("list_has_the_keys_that_scripts_rely_on") {
   has_keys(list, {"generation", "backends", "skipped", "plugins"});
   REQUIRE(list["backends"].size() == 2);
   for (const json& backend : list["backends"]) {
-    has_keys(backend, {"name", "device", "plugin", "path", "state", "overrides", "beneath"});
+    has_keys(backend, {"name", "device", "plugin", "path", "state", "overrides", "overridden_by", "beneath"});
     CHECK(backend["state"] == "listed");
     CHECK(backend["device"] == "cpu");
     CHECK(backend["plugin"] == "org.anyattn.cpu");

@@ -64,7 +64,7 @@ TEST_CASE("list_has_the_keys_that_scripts_rely_on") {
   CHECK(list["generation"] == runtime.generation());
   REQUIRE(list["backends"].size() == 1);
   const json& backend = list["backends"][0];
-  CHECK(has_keys(backend, {"name", "device", "plugin", "path", "state", "overrides", "beneath"}));
+  CHECK(has_keys(backend, {"name", "device", "plugin", "path", "state", "overrides", "overridden_by", "beneath"}));
   CHECK(backend["name"] == "NOOP_ATTN");
   CHECK(backend["device"] == "cpu");
   CHECK(backend["plugin"] == "org.anyattn.fake.noop");
