@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #define ANYATTN_TARGET(set) __attribute__((noinline, target(set)))
+// The sums of a peak are equal, and a compiler that sees so keeps one of them: each is made its own before every step.
+#define ANYATTN_DISTINCT(sum) __asm__ volatile("" : "+v"(sum))
 #endif
 
 namespace anyattn::tools::bench {
@@ -44,7 +46,10 @@ ANYATTN_TARGET("avx512f") double fma_512() {
   for (int i = 0; i < kSums; ++i) sums[i] = y;
   for (uint64_t step = 0; step < 20 * kSteps; ++step) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_fmadd_ps(sums[i], x, y);
+    for (int i = 0; i < kSums; ++i) {
+      ANYATTN_DISTINCT(sums[i]);
+      sums[i] = _mm512_fmadd_ps(sums[i], x, y);
+    }
   }
 #pragma GCC unroll 12
   for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
@@ -61,7 +66,10 @@ ANYATTN_TARGET("avx2,fma") double fma_256() {
   for (int i = 0; i < kSums; ++i) sums[i] = y;
   for (uint64_t step = 0; step < 20 * kSteps; ++step) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm256_fmadd_ps(sums[i], x, y);
+    for (int i = 0; i < kSums; ++i) {
+      ANYATTN_DISTINCT(sums[i]);
+      sums[i] = _mm256_fmadd_ps(sums[i], x, y);
+    }
   }
 #pragma GCC unroll 12
   for (int i = 1; i < kSums; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
@@ -76,7 +84,10 @@ ANYATTN_TARGET("avx512f,avx512bf16") double dot_512() {
   for (int i = 0; i < kSums; ++i) sums[i] = _mm512_setzero_ps();
   for (uint64_t step = 0; step < 10 * kSteps; ++step) {
 #pragma GCC unroll 12
-    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], ones, ones);
+    for (int i = 0; i < kSums; ++i) {
+      ANYATTN_DISTINCT(sums[i]);
+      sums[i] = _mm512_dpbf16_ps(sums[i], ones, ones);
+    }
   }
 #pragma GCC unroll 12
   for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
