@@ -62,7 +62,7 @@ void print_list(const ordered_json& whole, const ordered_json& verdicts) {
 void print_why(const ordered_json& verdicts) {
   for (const ordered_json& verdict : verdicts) {
     const std::string id = text_of(verdict, "plugin"), path = text_of(verdict, "path");
-    fmt::print("{}\n", printable(id.empty() ? path : id + " (" + path + ")"));
+    fmt::print("{}\n", printable(id.empty() ? path : fmt::format("{} ({})", id, path)));
     Table table({{""}, {""}});
     const std::string outcome = text_of(verdict, "outcome");
     table.add({"verdict", {outcome, colour_of(outcome)}});

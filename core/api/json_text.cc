@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "anyattn/attention.h"
 #include "api/runtime_object.h"
@@ -45,13 +46,13 @@ Json row_json(const registry::Snapshot::Row& row) {
 
 // A number where the field is one, so that scripts need not parse.
 Json field_json(const selector::Field& field, const anyattn_problem& problem) {
-  const std::string value = field.text(problem);
+  std::string value = field.text(problem);
   switch (field.type) {
     case selector::FieldType::kInteger:
     case selector::FieldType::kNumber:
     case selector::FieldType::kBool: {
-      const Json parsed = Json::parse(value, nullptr, false);
-      return parsed.is_discarded() ? Json(value) : parsed;
+      Json parsed = Json::parse(value, nullptr, false);
+      return parsed.is_discarded() ? Json(value) : std::move(parsed);
     }
     default:
       return value;

@@ -56,7 +56,7 @@ inline float largest_magnitude(const char* from, ElementKind kind, uint32_t coun
   Vec most{};
   each_vector(from, kind, count, [&](uint32_t, int, Vec value) {
     const Vec magnitude = magnitude_of(value);
-    most = max(magnitude == magnitude ? magnitude : infinity, most);
+    most = max(magnitude == magnitude ? magnitude : infinity, most);  // NOLINT(misc-redundant-expression): not so for NaN
   });
   return largest(most);
 }
