@@ -184,7 +184,7 @@ std::vector<std::string> LibrarySearch::folders_before_cache(const From& from, c
 
 std::string LibrarySearch::find(const std::string& name, const From& from, const From& plugin, std::string& wrong) {
   const auto usable = [&](const std::string& candidate) {
-    const std::string path = canonical_or_empty(candidate);
+    std::string path = canonical_or_empty(candidate);
     if (path.empty()) return std::string();
     const auto contents = contents_of(path);
     if (contents->wrong.empty()) return path;
