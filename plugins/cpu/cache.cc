@@ -141,17 +141,8 @@ CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
 }
 
 anyattn_cache checked_cache(const CacheLayout& layout, const anyattn_cache* cache) {
-  constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
   const Received given(cache, ANYATTN_CACHE_SIZE, "args.cache");
-  if (!given->base) throw Error(kWrong, "cache.base is null");
-  if (reinterpret_cast<uintptr_t>(given->base) % 256 != 0)
-    throw Error(kWrong, "cache.base is ", reinterpret_cast<uintptr_t>(given->base) % 256, " bytes past a multiple of 256");
-  if (!given->spec) throw Error(kWrong, "cache.spec is null");
-  if (given->spec->struct_size < ANYATTN_KV_CACHE_SPEC_SIZE || given->spec->digest != layout.digest)
-    throw Error(kWrong, "cache.spec has digest ", given->spec->digest, "; needed: that of the impl's spec, ", layout.digest);
-  if (given->block_stride_bytes < layout.block_bytes || given->block_stride_bytes % layout.alignment != 0)
-    throw Error(kWrong, "cache.block_stride_bytes ", given->block_stride_bytes, "; needed: a multiple of ", layout.alignment,
-                " of at least ", layout.block_bytes);
+  check_cache(*given, layout.digest, layout.block_bytes, layout.alignment);
   return *given;
 }
 

@@ -206,15 +206,10 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
 }
 
 Plan require_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem) {
-  std::string all;
-  const auto collect = [](void* context, const anyattn_reason* reason) {
-    auto& to = *static_cast<std::string*>(context);
-    to += text(to.empty() ? "" : "; ", reason->field, "=", reason->wanted, " (allowed: ", reason->allowed, ")");
-  };
-  const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, &all, collect};
-  Reasons reasons(&sink);
+  const ReasonText all;
+  Reasons reasons(all.sink());
   Plan plan;
-  if (!choose_plan(family, host, facts, problem, reasons, plan)) throw Error(ANYATTN_UNSUPPORTED, all);
+  if (!choose_plan(family, host, facts, problem, reasons, plan)) throw Error(ANYATTN_UNSUPPORTED, all.get());
   return plan;
 }
 

@@ -58,6 +58,20 @@ class SpecBuilder {
   std::vector<anyattn_plane> planes_;
 };
 
+// A call's cache against the spec its impl was made with: present, aligned, same digest, blocks not overlapping. Throws.
+inline void check_cache(const anyattn_cache& given, uint64_t digest, uint64_t block_bytes, uint32_t alignment) {
+  constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
+  if (!given.base) throw Error(kWrong, "cache.base is null");
+  if (reinterpret_cast<uintptr_t>(given.base) % 256 != 0)
+    throw Error(kWrong, "cache.base is ", reinterpret_cast<uintptr_t>(given.base) % 256, " bytes past a multiple of 256");
+  if (!given.spec) throw Error(kWrong, "cache.spec is null");
+  if (given.spec->struct_size < ANYATTN_KV_CACHE_SPEC_SIZE || given.spec->digest != digest)
+    throw Error(kWrong, "cache.spec has digest ", given.spec->digest, "; needed: that of the impl's spec, ", digest);
+  if (given.block_stride_bytes < block_bytes || given.block_stride_bytes % alignment != 0)
+    throw Error(kWrong, "cache.block_stride_bytes ", given.block_stride_bytes, "; needed: a multiple of ", alignment,
+                " of at least ", block_bytes);
+}
+
 // The spec's plane of this role, read through its size and stride. Throws where the spec has none.
 inline anyattn_plane find_plane(const anyattn_kv_cache_spec& spec, uint32_t role) {
   for (uint32_t i = 0; i < spec.num_planes; ++i) {

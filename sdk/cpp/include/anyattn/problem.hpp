@@ -61,6 +61,25 @@ class Reasons {
   uint32_t count_ = 0;
 };
 
+// Reasons as text, for calls that refuse with an error: "field=wanted (allowed: ...); ...", empty without reasons.
+class ReasonText {
+ public:
+  const anyattn_reason_sink* sink() const { return &sink_; }
+  const std::string& get() const { return text_; }
+  ReasonText() = default;
+  ReasonText(const ReasonText&) = delete;
+  ReasonText& operator=(const ReasonText&) = delete;
+
+ private:
+  static void add(void* context, const anyattn_reason* reason) {
+    auto& to = *static_cast<std::string*>(context);
+    to += text(to.empty() ? "" : "; ", reason->field, "=", reason->wanted, " (allowed: ", reason->allowed, ")");
+  }
+
+  std::string text_;
+  anyattn_reason_sink sink_{ANYATTN_REASON_SINK_SIZE, 0, &text_, add};
+};
+
 // Names every wanted feature outside `allowed` (bits of word 0): unknown bits as such, known ones as not done here.
 inline void refuse_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons) {
   for (uint32_t bit = 0; bit < problem.num_feature_words * 64u; ++bit) {
