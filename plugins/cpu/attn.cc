@@ -40,7 +40,7 @@ void CpuAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   const StoredRows rows[2] = {{view<3>(args.k, {"k", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size}, true}),
                                layout_.k, call_scale(args.k_scale, "k_scale", plan_)},
                               {view<3>(args.v, {"v", plan_.q_dtype, {tokens, plan_.num_kv_heads, plan_.head_size_v}, true}),
@@ -56,8 +56,8 @@ void CpuAttn::forward(const Metadata& metadata, const anyattn_forward_args& args
   set_query(call, 0, view<3>(args.q, {"q", plan_.q_dtype, {tokens, plan_.num_q_heads, plan_.head_size}, true}));
   set_out(call, plan_, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.head_size_v}, true}));
   set_lse(call, plan_, args.lse, args.lse_base, tokens);
-  if (plan_.has(ANYATTN_FEATURE_SINKS)) call.unit.sinks = per_head(args.sinks, "sinks", plan_);
-  if (plan_.alibi != kAlibiNone) call.unit.alibi_slopes = per_head(args.alibi_slopes, "alibi_slopes", plan_);
+  if (plan_.has(ANYATTN_FEATURE_SINKS)) call.unit.sinks = read_per_head(args.sinks, "sinks", plan_.num_q_heads);
+  if (plan_.alibi != kAlibiNone) call.unit.alibi_slopes = read_per_head(args.alibi_slopes, "alibi_slopes", plan_.num_q_heads);
   if (plan_.ragged) {
     const auto& batch = metadata.batch();
     const int64_t keys = batch.num_reqs ? batch.key_start_loc[batch.num_reqs] : 0;
@@ -65,7 +65,7 @@ void CpuAttn::forward(const Metadata& metadata, const anyattn_forward_args& args
       set_ragged(call, view<3>(args.k, {"k", plan_.q_dtype, {keys, plan_.num_kv_heads, plan_.head_size}, true}),
                  view<3>(args.v, {"v", plan_.q_dtype, {keys, plan_.num_kv_heads, plan_.head_size_v}, true}));
   } else {
-    set_paged(call, plan_, layout_, checked_cache(layout_, args.cache));
+    set_paged(call, plan_, layout_, read_cache(layout_, args.cache));
     set_scales(call, plan_, args.k_scale, &args.v_scale);
   }
   run_worklist(host_, plan_, metadata, call);

@@ -5,39 +5,11 @@
 #include <string>
 #include <utility>
 
-#include "anyattn/kv_cache.hpp"
-
 namespace anyattn::cpu {
 namespace {
 
-constexpr uint32_t kAlignment = 16;  // head sizes are multiples of 8: every K row then starts on 16 bytes
-
 // Records: 512 codes, four scales, 64 bfloat16.
 constexpr int64_t kRecordScales = 4, kRecordScalesAt = 512, kRecordRopeAt = 528, kRecordBytes = 656;
-
-uint64_t rounded(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// A plane's place, checked: dims behind the block dimension, elements dense in the last one.
-PlaneLayout read_plane(const anyattn_plane& plane, const char* name, uint32_t dtype, std::initializer_list<int64_t> dims) {
-  constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
-  if (plane.dtype != dtype)
-    throw Error(kWrong, "plane ", name, " has dtype ", dtype_name(plane.dtype), "; needed: ", dtype_name(dtype));
-  if (plane.ndim != dims.size() + 1)
-    throw Error(kWrong, "plane ", name, " has ", plane.ndim, " dims; needed: ", dims.size() + 1);
-  int at = 1;
-  for (const int64_t dim : dims) {
-    if (plane.dims[at] != dim)
-      throw Error(kWrong, "plane ", name, ": size ", plane.dims[at], " of dim ", at, "; needed: ", dim);
-    ++at;
-  }
-  return {plane.byte_offset, plane.strides[1], plane.ndim > 3 ? plane.strides[2] : 0};
-}
-
-void check_dense(const anyattn_plane& plane, const char* name) {
-  if (plane.strides[plane.ndim - 1] != static_cast<int64_t>(dtype_bytes(plane.dtype)))
-    throw Error(ANYATTN_INVALID_ARGUMENT, "plane ", name, ": stride of ", plane.strides[plane.ndim - 1],
-                " bytes of the last dim; needed: ", dtype_bytes(plane.dtype));
-}
 
 // Kernels read scales right behind a row's codes.
 void check_beside(const PlaneLayout& rows, int64_t code_bytes, const anyattn_plane& scale, const char* name) {
@@ -48,18 +20,6 @@ void check_beside(const PlaneLayout& rows, int64_t code_bytes, const anyattn_pla
                 " bytes after each row's start");
 }
 
-CacheLayout layout_of(const Plan& plan, const anyattn_kv_cache_spec* spec) {
-  if (!spec) throw Error(ANYATTN_INVALID_ARGUMENT, "spec is null; needed where keys are paged: one that kv_cache_spec gave");
-  if (spec->block_size != plan.block_size)
-    throw Error(ANYATTN_INVALID_ARGUMENT, "spec.block_size ", spec->block_size, "; needed: the problem's ", plan.block_size);
-  CacheLayout layout;
-  layout.block_size = spec->block_size;
-  layout.block_bytes = spec->block_bytes;
-  layout.alignment = spec->alignment;
-  layout.digest = spec->digest;
-  return layout;
-}
-
 }  // namespace
 
 void plain_specs(const Plan& plan, const SpecSink& accept) {
@@ -67,10 +27,10 @@ void plain_specs(const Plan& plan, const SpecSink& accept) {
   const int64_t element = dtype_bytes(format.dtype);
   const int64_t tokens = plan.block_size, heads = plan.num_kv_heads;
   const int64_t k_row = format.row_bytes(plan.head_size), v_row = format.row_bytes(plan.head_size_v);
-  const uint64_t k_bytes = rounded(static_cast<uint64_t>(tokens * heads * k_row));
-  const uint64_t block_bytes = k_bytes + rounded(static_cast<uint64_t>(tokens * heads * v_row));
+  const uint64_t k_bytes = round_to_cache(static_cast<uint64_t>(tokens * heads * k_row));
+  const uint64_t block_bytes = k_bytes + round_to_cache(static_cast<uint64_t>(tokens * heads * v_row));
   const auto give = [&](const char* name, bool head_major) {
-    SpecBuilder builder(name, plan.block_size, block_bytes, kAlignment);
+    SpecBuilder builder(name, plan.block_size, block_bytes, kCacheAlignment);
     const auto add = [&](uint32_t role, uint32_t scale_role, uint32_t size, int64_t row, uint64_t at) {
       const int64_t token = head_major ? row : heads * row, head = head_major ? tokens * row : row;
       builder.plane(role, format.dtype, {tokens, heads, size / format.packed}, {token, head, element}, at);
@@ -88,8 +48,8 @@ void plain_specs(const Plan& plan, const SpecSink& accept) {
 void latent_specs(const Plan& plan, const SpecSink& accept) {
   const bool records = plan.format->rows == kRowsRecord;
   const int64_t element = dtype_bytes(plan.format->dtype), row = records ? kRecordBytes : plan.head_size * element;
-  SpecBuilder builder(records ? "records" : "latent", plan.block_size, rounded(static_cast<uint64_t>(plan.block_size * row)),
-                      kAlignment);
+  SpecBuilder builder(records ? "records" : "latent", plan.block_size,
+                      round_to_cache(static_cast<uint64_t>(plan.block_size * row)), kCacheAlignment);
   if (records) {
     builder.plane(ANYATTN_PLANE_LATENT_C, plan.format->dtype, {plan.block_size, plan.kv_lora_rank}, {row, 1}, 0);
     builder.plane(ANYATTN_PLANE_LATENT_SCALE, ANYATTN_DTYPE_FLOAT32, {plan.block_size, kRecordScales}, {row, 4},
@@ -102,7 +62,7 @@ void latent_specs(const Plan& plan, const SpecSink& accept) {
 }
 
 CacheLayout plain_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
-  CacheLayout layout = layout_of(plan, spec);
+  CacheLayout layout = read_spec(spec, plan.block_size);
   const CacheFormat& format = *plan.format;
   const auto read = [&](uint32_t role, uint32_t scale_role, const char* name, uint32_t size) {
     const anyattn_plane plane = find_plane(*spec, role);
@@ -121,7 +81,7 @@ CacheLayout plain_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
 }
 
 CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
-  CacheLayout layout = layout_of(plan, spec);
+  CacheLayout layout = read_spec(spec, plan.block_size);
   const auto read = [&](uint32_t role, const char* name, uint32_t dtype, int64_t size) {
     const anyattn_plane plane = find_plane(*spec, role);
     const PlaneLayout rows = read_plane(plane, name, dtype, {plan.block_size, size});
@@ -138,12 +98,6 @@ CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
   check_beside(layout.k, kRecordRopeAt, read(ANYATTN_PLANE_LATENT_PE, "latent rope", ANYATTN_DTYPE_BFLOAT16, plan.rope).second,
                "latent rope");
   return layout;
-}
-
-anyattn_cache checked_cache(const CacheLayout& layout, const anyattn_cache* cache) {
-  const Received given(cache, ANYATTN_CACHE_SIZE, "args.cache");
-  check_cache(*given, layout.digest, layout.block_bytes, layout.alignment);
-  return *given;
 }
 
 void store_rows(const Host& host, const Plan& plan, const CacheLayout& layout, const anyattn_cache& cache,

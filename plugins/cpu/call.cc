@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call.h"
 
-#include <cmath>
+#include "anyattn/call_checks.hpp"
 
 namespace anyattn::cpu {
 namespace {
@@ -17,8 +17,7 @@ int64_t check_ready(const Worklist& work) {
 }
 
 Call common_call(const Plan& plan, double softmax_scale, void* scratch) {
-  if (!(softmax_scale > 0) || !std::isfinite(softmax_scale))
-    throw Error(ANYATTN_INVALID_ARGUMENT, "softmax_scale ", softmax_scale, "; needed: above 0");
+  check_softmax_scale(softmax_scale);
   check_scratch(scratch);
   Call call;
   call.scratch = scratch;
@@ -49,17 +48,11 @@ void set_out(Call& call, const Plan& plan, const RawView<3>& out) {
 }
 
 void set_lse(Call& call, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens) {
-  if (!lse.data) return;
-  if (!plan.has(ANYATTN_FEATURE_LSE))
-    throw Error(ANYATTN_INVALID_ARGUMENT, "lse is given; the problem does not carry the lse feature");
-  if (lse_base != ANYATTN_LSE_NATURAL && lse_base != ANYATTN_LSE_BASE2)
-    throw Error(ANYATTN_INVALID_ARGUMENT, "lse_base ", lse_base, "; allowed: ", ANYATTN_LSE_NATURAL, " (natural), ",
-                ANYATTN_LSE_BASE2, " (base 2)");
-  const TensorView<float, 2> out(lse, {.name = "lse", .shape = {tokens, plan.num_q_heads}, .rows_at_least = true});
-  call.unit.lse = out.data();
-  call.unit.lse_token_stride = out.stride(0);
-  call.unit.lse_head_stride = out.stride(1);
-  call.unit.lse_factor = lse_base == ANYATTN_LSE_BASE2 ? 1.44269504088896341f : 1.f;
+  const LseOut to = read_lse(plan.has(ANYATTN_FEATURE_LSE), lse, lse_base, tokens, plan.num_q_heads);
+  call.unit.lse = to.data;
+  call.unit.lse_token_stride = to.token_stride;
+  call.unit.lse_head_stride = to.head_stride;
+  call.unit.lse_factor = static_cast<float>(to.factor);
 }
 
 void set_paged(Call& call, const Plan& plan, const CacheLayout& layout, const anyattn_cache& cache) {
@@ -96,10 +89,6 @@ void set_ragged(Call& call, const RawView<3>& k, const RawView<3>& v) {
   call.unit.keys.v_token_bytes = v.stride_bytes[0];
   call.k_head_bytes = k.stride_bytes[1];
   call.v_head_bytes = v.stride_bytes[1];
-}
-
-const float* per_head(const anyattn_tensor& tensor, const char* name, const Plan& plan) {
-  return TensorView<const float, 1>(tensor, {.name = name, .shape = {plan.num_q_heads}}).data();
 }
 
 }  // namespace anyattn::cpu

@@ -2,7 +2,7 @@
 // From checked tensors of a call's args to what its units share. Included by both backends.
 #pragma once
 
-#include "anyattn/tensor_view.hpp"
+#include "anyattn/call_checks.hpp"
 #include "cache.h"
 #include "run.h"
 
@@ -24,7 +24,5 @@ void set_scales(Call& call, const Plan& plan, const anyattn_tensor& k_scale, con
 // [1], with KV_SCALES_PER_HEAD [num_kv_heads] f32, dense; null where the problem has no scales.
 const float* call_scale(const anyattn_tensor& tensor, const char* name, const Plan& plan);
 void set_ragged(Call& call, const RawView<3>& k, const RawView<3>& v);
-// [num_q_heads] f32, dense.
-const float* per_head(const anyattn_tensor& tensor, const char* name, const Plan& plan);
 
 }  // namespace anyattn::cpu

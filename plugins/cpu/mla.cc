@@ -54,7 +54,7 @@ void CpuMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   const float* scale = call_scale(args.k_scale, "k_scale", plan_);
   const StoredRows rows[2] = {
       {with_head(view<2>(args.kv_c, {"kv_c", plan_.q_dtype, {tokens, plan_.kv_lora_rank}, true})), layout_.k, scale},
@@ -73,7 +73,7 @@ void CpuMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& args)
   set_query(call, 1, view<3>(args.q_pe, {"q_pe", plan_.q_dtype, {tokens, plan_.num_q_heads, plan_.rope}, true}));
   set_out(call, plan_, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.kv_lora_rank}, true}));
   set_lse(call, plan_, args.lse, args.lse_base, tokens);
-  set_paged(call, plan_, layout_, checked_cache(layout_, args.cache));
+  set_paged(call, plan_, layout_, read_cache(layout_, args.cache));
   set_scales(call, plan_, args.k_scale, nullptr);
   run_worklist(host_, plan_, metadata, call);
 }
@@ -97,7 +97,7 @@ void CpuMla::context_gather(const Metadata& metadata, const anyattn_context_chun
   if (chunk.row_start_loc[0] != 0 || rows > chunk.num_rows)
     throw Error(kWrong, "chunk.row_start_loc runs from ", chunk.row_start_loc[0], " to ", rows,
                 "; needed: 0 to at most num_rows ", chunk.num_rows);
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   const auto kv_c = view<2>(args.kv_c, {"kv_c", plan_.q_dtype, {rows, plan_.kv_lora_rank}, true});
   const auto k_pe = view<2>(args.k_pe, {"k_pe", plan_.q_dtype, {rows, plan_.rope}, true});
   const char* base = static_cast<const char*>(cache.base) + layout_.k.byte_offset;

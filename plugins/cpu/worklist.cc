@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "anyattn/call_checks.hpp"
+
 namespace anyattn::cpu {
 namespace {
 
@@ -69,21 +71,11 @@ Interval Worklist::visible_to_unit(uint32_t req, uint32_t first_token, uint32_t 
 
 void Worklist::check(const anyattn_batch& batch) const {
   constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
-  if (batch.num_reqs > limits_.max_num_reqs)
-    throw Error(kWrong, "batch.num_reqs ", batch.num_reqs, "; allowed: up to max_num_reqs ", limits_.max_num_reqs);
-  if (batch.num_tokens > limits_.max_num_tokens)
-    throw Error(kWrong, "batch.num_tokens ", batch.num_tokens, "; allowed: up to max_num_tokens ", limits_.max_num_tokens);
+  const bool ranges = plan_.has(ANYATTN_FEATURE_MM_PREFIX);
+  check_batch(batch, limits_, {plan_.ragged, plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), ranges});
   if (batch.num_reqs == 0) return;
-  if (!batch.query_start_loc || !batch.seq_lens) throw Error(kWrong, "batch.query_start_loc or seq_lens is null");
   if (batch.query_start_loc[0] != 0)
     throw Error(kWrong, "batch.query_start_loc starts at ", batch.query_start_loc[0], "; needed: 0");
-  if (plan_.ragged && !batch.key_start_loc) throw Error(kWrong, "batch.key_start_loc is null; needed where keys are ragged");
-  if (!plan_.ragged && !batch.block_table) throw Error(kWrong, "batch.block_table is null; needed where keys are paged");
-  const bool per_request = plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), ranges = plan_.has(ANYATTN_FEATURE_MM_PREFIX);
-  if (per_request != (batch.causal != nullptr))
-    throw Error(kWrong, "batch.causal is ", batch.causal ? "set" : "null", "; needed exactly with per_request_causal");
-  if (ranges ? !batch.mm_prefix_start_loc : batch.mm_prefix_start_loc || batch.mm_prefix_ranges)
-    throw Error(kWrong, "batch.mm_prefix_start_loc is ", ranges ? "null" : "set", "; needed exactly with mm_prefix");
   for (uint32_t r = 0; r < batch.num_reqs; ++r) {
     const int32_t rows = batch.query_start_loc[r + 1] - batch.query_start_loc[r];
     if (rows < 0) throw Error(kWrong, "batch.query_start_loc decreases at request ", r);

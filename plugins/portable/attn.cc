@@ -16,13 +16,13 @@ void PortableAttn::kv_cache_spec(const Host& host, const anyattn_device_facts& f
                                  const SpecSink& accept) {
   const Plan plan = require_plan(Family::kPlain, host, facts, problem);
   if (plan.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "ragged keys have no cache spec");
-  plain_specs(plan, accept);
+  give_plain_specs(plain_cache(plan), accept);
 }
 
 PortableAttn::PortableAttn(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                            const anyattn_kv_cache_spec* spec)
     : host_(host), plan_(require_plan(Family::kPlain, host, facts, problem)), kernels_(host, facts, plan_.main) {
-  if (!plan_.ragged) layout_ = plain_layout(plan_, spec);
+  if (!plan_.ragged) layout_ = read_plain_spec(plain_cache(plan_), spec);
 }
 
 void PortableAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
@@ -40,11 +40,11 @@ void PortableAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   const auto k = view<3>(args.k, {"k", plan_.dtype, {tokens, plan_.num_kv_heads, plan_.head_size}, true});
   const auto v = view<3>(args.v, {"v", plan_.dtype, {tokens, plan_.num_kv_heads, plan_.head_size_v}, true});
-  check_rows(k, "k", true);
-  check_rows(v, "v", plan_.head_size_v * dtype_bytes(plan_.dtype) % 16 == 0);
+  check_wide_rows(k, "k");
+  if (plan_.head_size_v * dtype_bytes(plan_.dtype) % 16 == 0) check_wide_rows(v, "v");
   StoreArgs to{};
   to.from[0] = rows_of(k);
   to.from[1] = rows_of(v);
@@ -69,22 +69,22 @@ void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args&
   if (tokens == 0) return;
   AttendArgs to = common_args(args.softmax_scale, args.scratch, scratch_bytes(host_, plan_.main));
   const auto q = view<3>(args.q, {"q", plan_.dtype, {tokens, plan_.num_q_heads, plan_.head_size}, true});
-  check_rows(q, "q", true);
+  check_wide_rows(q, "q");
   to.q[0] = to.q[1] = rows_of(q);
   set_out(to, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.head_size_v}, true}));
   set_lse(to, plan_, args.lse, args.lse_base, tokens);
-  if (plan_.has(ANYATTN_FEATURE_SINKS)) to.sinks = per_head(args.sinks, "sinks", plan_);
-  if (plan_.main.cfg.alibi != kAlibiNone) to.slopes = per_head(args.alibi_slopes, "alibi_slopes", plan_);
+  if (plan_.has(ANYATTN_FEATURE_SINKS)) to.sinks = read_per_head(args.sinks, "sinks", plan_.num_q_heads);
+  if (plan_.main.cfg.alibi != kAlibiNone) to.slopes = read_per_head(args.alibi_slopes, "alibi_slopes", plan_.num_q_heads);
   const bool wide_v = plan_.head_size_v * dtype_bytes(plan_.dtype) % 16 == 0;
   if (plan_.ragged) {
     const auto k = view<3>(args.k, {"k", plan_.dtype, {kAnySize, plan_.num_kv_heads, plan_.head_size}, true});
     const auto v = view<3>(args.v, {"v", plan_.dtype, {kAnySize, plan_.num_kv_heads, plan_.head_size_v}, true});
-    check_rows(k, "k", true);
-    check_rows(v, "v", wide_v);
+    check_wide_rows(k, "k");
+    if (wide_v) check_wide_rows(v, "v");
     to.k = rows_of(k);
     to.v = rows_of(v);
   } else {
-    const anyattn_cache cache = checked_cache(layout_, args.cache);
+    const anyattn_cache cache = read_cache(layout_, args.cache);
     to.k = plane_rows(cache, layout_.k);
     to.v = plane_rows(cache, layout_.v);
     to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);

@@ -2,36 +2,31 @@
 // The cache as the kernels address it: planes of the spec the impl was made with, blocks of the call. Included by both backends.
 #pragma once
 
-#include <cstdint>
-
-#include "anyattn/attention.h"
-#include "anyattn/backend.hpp"
+#include "anyattn/kv_planes.hpp"
 #include "plan.h"
 
 namespace anyattn::portable {
 
-struct PlaneLayout {
-  uint64_t byte_offset = 0;
-  int64_t token_bytes = 0;
-  int64_t head_bytes = 0;
-};
+inline PlainCache plain_cache(const Plan& plan) {
+  return {plan.dtype, plan.block_size, plan.num_kv_heads, plan.head_size, plan.head_size_v};
+}
 
-struct CacheLayout {
-  PlaneLayout k, v;
-  uint64_t block_bytes = 0;
-  uint32_t alignment = 0;
-  uint64_t digest = 0;
-};
+inline void latent_specs(const Plan& plan, const SpecSink& accept) {
+  const int64_t element = dtype_bytes(plan.dtype), row = plan.head_size * element;
+  SpecBuilder builder("latent", plan.block_size, round_to_cache(static_cast<uint64_t>(plan.block_size * row)), kCacheAlignment);
+  builder.plane(ANYATTN_PLANE_LATENT, plan.dtype, {plan.block_size, plan.head_size}, {row, element}, 0);
+  accept(builder.get());
+}
 
-void plain_specs(const Plan& plan, const SpecSink& accept);
-void latent_specs(const Plan& plan, const SpecSink& accept);
-CacheLayout plain_layout(const Plan& plan, const anyattn_kv_cache_spec* spec);
-CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec);
-
-// The call's cache, checked against the layout.
-anyattn_cache checked_cache(const CacheLayout& layout, const anyattn_cache* cache);
+inline CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec) {
+  CacheLayout layout = read_spec(spec, plan.block_size);
+  layout.k = layout.v = read_dense_plane(*spec, ANYATTN_PLANE_LATENT, "latent", plan.dtype, {plan.block_size, plan.head_size});
+  return layout;
+}
 
 // A plane of the call's cache as rows of a block; block b lies b * block_stride_bytes further.
-Rows plane_rows(const anyattn_cache& cache, const PlaneLayout& plane);
+inline Rows plane_rows(const anyattn_cache& cache, const PlaneLayout& plane) {
+  return {static_cast<char*>(cache.base) + plane.byte_offset, plane.token_bytes, plane.head_bytes};
+}
 
 }  // namespace anyattn::portable

@@ -2,7 +2,7 @@
 // From checked tensors of a call's args to arguments of the kernels. Included by both backends.
 #pragma once
 
-#include "anyattn/tensor_view.hpp"
+#include "anyattn/call_checks.hpp"
 #include "cache.h"
 #include "worklist.h"
 
@@ -22,11 +22,6 @@ AttendArgs common_args(double softmax_scale, const void* scratch, uint64_t neede
 void set_lse(AttendArgs& args, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens);
 // The out tensor; its rows must start on 8 (16-bit) or 16 bytes, since four elements are stored at once.
 void set_out(AttendArgs& args, const RawView<3>& out);
-// [num_q_heads] f32, dense.
-const float* per_head(const anyattn_tensor& tensor, const char* name, const Plan& plan);
-// Rows that are read 16 bytes at a time.
-void check_rows(const RawView<3>& view, const char* name, bool wide);
-
 // Both launches of every lane in use.
 void launch(const Plan& plan, const Kernels& kernels, const Worklist& work, AttendArgs args, void* scratch, void* stream);
 

@@ -58,7 +58,7 @@ void PortableMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
   const int64_t tokens = slots.shape(0);
   if (tokens == 0) return;
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   StoreArgs to{};
   to.from[0] = wide_rows(view<2>(args.kv_c, {"kv_c", plan_.dtype, {tokens, plan_.kv_lora_rank}, true}), "kv_c");
   to.from[1] = wide_rows(view<2>(args.k_pe, {"k_pe", plan_.dtype, {tokens, plan_.rope}, true}), "k_pe");
@@ -83,13 +83,13 @@ void PortableMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& 
   AttendArgs to = common_args(args.softmax_scale, args.scratch, scratch_bytes(host_, plan_.main));
   const auto latent = view<3>(args.q_latent, {"q_latent", plan_.dtype, {tokens, plan_.num_q_heads, plan_.kv_lora_rank}, true});
   const auto rope = view<3>(args.q_pe, {"q_pe", plan_.dtype, {tokens, plan_.num_q_heads, plan_.rope}, true});
-  check_rows(latent, "q_latent", true);
-  check_rows(rope, "q_pe", true);
+  check_wide_rows(latent, "q_latent");
+  check_wide_rows(rope, "q_pe");
   to.q[0] = rows_of(latent);
   to.q[1] = rows_of(rope);
   set_out(to, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.kv_lora_rank}, true}));
   set_lse(to, plan_, args.lse, args.lse_base, tokens);
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   to.k = to.v = plane_rows(cache, layout_.k);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
@@ -104,7 +104,7 @@ void PortableMla::context_gather(const Metadata& metadata, const anyattn_context
                 " of the metadata's batch");
   if (chunk.num_rows == 0) return;
   if (!chunk.row_start_loc || !chunk.context_start) throw Error(kWrong, "chunk.row_start_loc or context_start is null");
-  const anyattn_cache cache = checked_cache(layout_, args.cache);
+  const anyattn_cache cache = read_cache(layout_, args.cache);
   const int64_t rows = chunk.num_rows;
   GatherArgs to{};
   to.kept = metadata.kept();
@@ -133,9 +133,9 @@ void PortableMla::forward_mha(const anyattn_mha_args& args) {
   if (q.shape[0] == 0) return;
   const auto k = view<3>(args.k, {"k", plan_.dtype, {kAnySize, plan_.num_q_heads, head}});
   const auto v = view<3>(args.v, {"v", plan_.dtype, {kAnySize, plan_.num_q_heads, head_v}});
-  check_rows(q, "q", true);
-  check_rows(k, "k", true);
-  check_rows(v, "v", head_v * dtype_bytes(plan_.dtype) % 16 == 0);
+  check_wide_rows(q, "q");
+  check_wide_rows(k, "k");
+  if (head_v * dtype_bytes(plan_.dtype) % 16 == 0) check_wide_rows(v, "v");
   to.q[0] = to.q[1] = rows_of(q);
   to.k = rows_of(k);
   to.v = rows_of(v);

@@ -3,27 +3,12 @@
 
 #include <algorithm>
 
+#include "anyattn/call_checks.hpp"
+
 namespace anyattn::portable {
 namespace {
 
 constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
-
-// Hands out pieces of one block, each aligned to 256 bytes; counts only where the block is null.
-class Carver {
- public:
-  explicit Carver(void* block) : base_(static_cast<char*>(block)) {}
-  template <class T>
-  T* take(uint64_t count) {
-    char* at = base_ ? base_ + used_ : nullptr;
-    used_ += (count * sizeof(T) + 255) / 256 * 256;
-    return reinterpret_cast<T*>(at);
-  }
-  uint64_t used() const { return used_; }
-
- private:
-  char* base_;
-  uint64_t used_ = 0;
-};
 
 Lane carve_lane(Carver& carver, const Tile& tile, const anyattn_limits& limits) {
   const uint64_t items = limits.max_num_tokens / static_cast<uint32_t>(tile.tokens) + uint64_t{limits.max_num_reqs};
@@ -62,25 +47,10 @@ int64_t Worklist::ready_tokens() const {
   return batch_.num_tokens;
 }
 
-void Worklist::check(const anyattn_batch& batch) const {
-  if (batch.num_reqs > limits_.max_num_reqs)
-    throw Error(kWrong, "batch.num_reqs ", batch.num_reqs, "; allowed: up to max_num_reqs ", limits_.max_num_reqs);
-  if (batch.num_tokens > limits_.max_num_tokens)
-    throw Error(kWrong, "batch.num_tokens ", batch.num_tokens, "; allowed: up to max_num_tokens ", limits_.max_num_tokens);
-  if (batch.num_reqs == 0) return;
-  if (!batch.query_start_loc || !batch.seq_lens) throw Error(kWrong, "batch.query_start_loc or seq_lens is null");
-  if (plan_.ragged && !batch.key_start_loc) throw Error(kWrong, "batch.key_start_loc is null; needed where keys are ragged");
-  if (!plan_.ragged && !batch.block_table) throw Error(kWrong, "batch.block_table is null; needed where keys are paged");
-  const bool per_request = plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), ranges = plan_.has(ANYATTN_FEATURE_MM_PREFIX);
-  if (per_request != (batch.causal != nullptr))
-    throw Error(kWrong, "batch.causal is ", batch.causal ? "set" : "null", "; needed exactly with per_request_causal");
-  if (ranges ? !batch.mm_prefix_start_loc : batch.mm_prefix_start_loc || batch.mm_prefix_ranges)
-    throw Error(kWrong, "batch.mm_prefix_start_loc is ", ranges ? "null" : "set", "; needed exactly with mm_prefix");
-}
-
 void Worklist::update(const anyattn_batch& batch, void* stream) {
   ready_ = false;
-  check(batch);
+  check_batch(batch, limits_,
+              {plan_.ragged, plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), plan_.has(ANYATTN_FEATURE_MM_PREFIX)});
   batch_ = batch;
   const uint32_t longest = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE ? limits_.max_query_len : batch.max_query_len;
   const int first_takes = plan_.main.lanes[0].max_query;

@@ -26,8 +26,6 @@ class Worklist {
   const Lane& lane(int i) const { return lanes_[i]; }
 
  private:
-  void check(const anyattn_batch& batch) const;
-
   const Plan& plan_;
   const Kernels& kernels_;
   anyattn_limits limits_;

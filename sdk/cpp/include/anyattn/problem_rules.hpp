@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every backend asks of a problem in the same words: features that exclude each other, parameters, heads, sizes.
+// Included by the file of a plugin that decides (its plan). Decides nothing that a backend could decide otherwise.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "anyattn/dtypes.hpp"
+#include "anyattn/problem.hpp"
+
+namespace anyattn {
+
+constexpr uint64_t feature_bit(uint32_t feature) { return uint64_t{1} << feature; }
+
+// Word 0 of the problem's features.
+inline uint64_t feature_word(const anyattn_problem& problem) { return problem.num_feature_words ? problem.features[0] : 0; }
+
+inline bool is_float_dtype(uint32_t dtype) {
+  return dtype == ANYATTN_DTYPE_FLOAT32 || dtype == ANYATTN_DTYPE_FLOAT16 || dtype == ANYATTN_DTYPE_BFLOAT16;
+}
+
+inline void require_multiple_of_8(Reasons& reasons, uint32_t id, const char* field, uint32_t value, uint32_t most) {
+  if (value == 0 || value % 8 != 0 || value > most) reasons.add(id, field, text(value), text("multiples of 8 up to ", most));
+}
+
+inline void refuse_exclusive_features(uint64_t features, Reasons& reasons) {
+  constexpr uint32_t kPairs[][2] = {{ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL},
+                                    {ANYATTN_FEATURE_KV_SCALES, ANYATTN_FEATURE_KV_SCALES_PER_HEAD},
+                                    {ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT},
+                                    {ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SYMMETRIC},
+                                    {ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC}};
+  for (const auto& [a, b] : kPairs) {
+    if ((features & feature_bit(a)) && (features & feature_bit(b)))
+      reasons.add(ANYATTN_REASON_COMBINATION, feature_name(a), text("with ", feature_name(b)), "one of the two");
+  }
+}
+
+inline void check_kv_heads(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.num_q_heads == 0 || problem.num_kv_heads == 0 || problem.num_q_heads % problem.num_kv_heads != 0)
+    reasons.add(ANYATTN_REASON_HEADS, "num_kv_heads", text(problem.num_kv_heads, " for ", problem.num_q_heads, " q heads"),
+                "a divisor of num_q_heads");
+}
+
+inline void check_phase(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.phase > ANYATTN_PHASE_DECODE)
+    reasons.add(ANYATTN_REASON_PHASE, "phase", text(problem.phase), "both, prefill, decode");
+}
+
+// True where keys come from args; another source than the two is a reason.
+inline bool has_ragged_keys(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.key_source != ANYATTN_KEYS_PAGED && problem.key_source != ANYATTN_KEYS_RAGGED)
+    reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", text(problem.key_source), "paged, ragged");
+  return problem.key_source == ANYATTN_KEYS_RAGGED;
+}
+
+// What is done to scores, read where its feature is set, else at rest.
+struct ScoreRules {
+  enum Causality : int { kCausal = 0, kNonCausal = 1, kPerRequest = 2 };
+  enum Alibi : int { kNone = 0, kLinear = 1, kSqrt = 2, kSymmetric = 3 };
+  int causality = kCausal;
+  int32_t window_left = -1, window_right = -1;  // -1: unlimited
+  double soft_cap = 0;                          // 0: none
+  int alibi = kNone;
+};
+
+inline ScoreRules read_score_rules(const anyattn_problem& problem, Reasons& reasons) {
+  const auto has = [&](uint32_t feature) { return anyattn_problem_has(&problem, feature) != 0; };
+  ScoreRules rules;
+  rules.causality = has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) ? ScoreRules::kPerRequest
+                    : has(ANYATTN_FEATURE_NON_CAUSAL)       ? ScoreRules::kNonCausal
+                                                            : ScoreRules::kCausal;
+  if (has(ANYATTN_FEATURE_WINDOW)) {
+    rules.window_left = problem.window_left;
+    rules.window_right = problem.window_right;
+    if (problem.window_left < -1)
+      reasons.add(ANYATTN_REASON_PARAMETER, "window_left", text(problem.window_left), "-1 (unlimited) or more");
+    if (problem.window_right < -1)
+      reasons.add(ANYATTN_REASON_PARAMETER, "window_right", text(problem.window_right), "-1 (unlimited) or more");
+  }
+  if (has(ANYATTN_FEATURE_SOFT_CAP)) {
+    rules.soft_cap = problem.logits_soft_cap;
+    if (!(problem.logits_soft_cap > 0) || !std::isfinite(problem.logits_soft_cap))
+      reasons.add(ANYATTN_REASON_PARAMETER, "logits_soft_cap", text(problem.logits_soft_cap), "above 0");
+  }
+  rules.alibi = has(ANYATTN_FEATURE_ALIBI)             ? ScoreRules::kLinear
+                : has(ANYATTN_FEATURE_ALIBI_SQRT)      ? ScoreRules::kSqrt
+                : has(ANYATTN_FEATURE_ALIBI_SYMMETRIC) ? ScoreRules::kSymmetric
+                                                       : ScoreRules::kNone;
+  return rules;
+}
+
+// Which keys a rank holds (context parallel); world 1 where no CP feature is set.
+struct KeyShard {
+  uint32_t world = 1, rank = 0, interleave = 1;
+};
+
+inline KeyShard read_key_shard(const anyattn_problem& problem, Reasons& reasons) {
+  if (!anyattn_problem_has(&problem, ANYATTN_FEATURE_CP_DECODE) && !anyattn_problem_has(&problem, ANYATTN_FEATURE_CP_PREFILL))
+    return {};
+  if (problem.cp_world_size == 0 || problem.cp_rank >= problem.cp_world_size || problem.cp_interleave == 0)
+    reasons.add(ANYATTN_REASON_PARAMETER, "cp_rank",
+                text(problem.cp_rank, " of ", problem.cp_world_size, ", interleave ", problem.cp_interleave),
+                "rank below world size, interleave of at least 1");
+  if (problem.key_source == ANYATTN_KEYS_RAGGED)
+    reasons.add(ANYATTN_REASON_COMBINATION, "cp_world_size", "with ragged keys", "with paged keys");
+  return {problem.cp_world_size, problem.cp_rank, problem.cp_interleave};
+}
+
+// Head sizes of an MLA problem against its latent sizes, and its one kv head.
+inline void check_latent_heads(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.head_size != problem.kv_lora_rank + problem.qk_rope_head_dim)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(problem.head_size),
+                text("kv_lora_rank + qk_rope_head_dim = ", problem.kv_lora_rank + problem.qk_rope_head_dim));
+  if (problem.head_size_v != problem.kv_lora_rank)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v),
+                text("kv_lora_rank = ", problem.kv_lora_rank));
+  if (problem.num_kv_heads != 1) reasons.add(ANYATTN_REASON_HEADS, "num_kv_heads", text(problem.num_kv_heads), "1 with MLA");
+  if (problem.key_source == ANYATTN_KEYS_RAGGED) reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", "ragged", "paged");
+}
+
+}  // namespace anyattn
