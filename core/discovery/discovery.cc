@@ -18,6 +18,7 @@
 #include "discovery/folders.h"
 #include "inspect/device_code.h"
 #include "inspect/libraries.h"
+#include "inspect/openmp.h"
 #include "inspect/plugin_rules.h"
 #include "trust/path_rules.h"
 
@@ -231,6 +232,10 @@ class Examiner {
       return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", closure.finding->reason),
                      closure.finding->remedy};
     }
+    if (!openmp_) openmp_.emplace(host_.libraries->loaded());
+    if (const auto finding = openmp_->add(closure.libraries, candidate.path)) {
+      return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
+    }
     for (const inspect::Library& library : closure.libraries) {
       const auto [first, is_new] = library_by_name_.try_emplace(library.name, library.path, candidate.path);
       if (!is_new && first->second.first != library.path) {
@@ -340,6 +345,7 @@ class Examiner {
   std::map<std::string, std::optional<Bundle>> bundle_by_folder_;
   std::vector<TrustedKey> keys_;
   bool has_keys_ = false;
+  std::optional<inspect::OpenMpRuntime> openmp_;
   std::map<std::string, std::pair<std::string, std::string>> library_by_name_;  // its path, and the plugin that brings it
 };
 

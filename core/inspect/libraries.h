@@ -41,6 +41,7 @@ class LibrarySearch {
   };
   explicit LibrarySearch(Places places);
 
+  const std::map<std::string, std::string>& loaded() const { return places_.loaded; }
   Closure close_over(const ElfFile& file, const std::string& path);
 
  private:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ABI.md is true: its registry holds every number of the headers, and every test it names exists.
+"""ABI.md is true: its registry holds every number of the headers, and every test it names exists; so do the fakes and tests of
+tests/fake_plugins/README.md.
 
   check_registry.py ROOT
 """
@@ -24,6 +25,24 @@ def test_names(root):
                     names |= set(re.findall(r'TEST_CASE\w*\("(\w+)"', text))
                     names |= set(re.findall(r"NAME ([\w.]+)", text))
     return names
+
+
+def fakes_of(cmake):
+    for loop in re.finditer(r"foreach\((\w+) ([^)]*)\)(.*?)endforeach", cmake, re.S):
+        for item in loop[2].split():
+            cmake += loop[3].replace("${%s}" % loop[1], item)
+    return set(re.findall(r"anyattn_add_fake\((\w+)|add_library\(fake_(\w+) MODULE", cmake))
+
+
+def table_of_fakes(root, have):
+    page = read(root, "tests/fake_plugins/README.md")
+    fakes = {one or other for one, other in fakes_of(read(root, "tests/fake_plugins/CMakeLists.txt"))}
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")][2:]
+    problems = [f"no row for C{n} in the table of fakes" for n in range(1, 26) if f"C{n}" not in {row[0] for row in rows}]
+    for case, _, played, tests, _ in rows:
+        problems += [f"{case}: there is no fake {name}" for name in re.findall(r"`(\w+)`", played) if name not in fakes]
+        problems += [f"{case}: there is no test {name}" for name in re.findall(r"`([\w.]+)`", tests) if name not in have]
+    return problems
 
 
 def main():
@@ -58,6 +77,8 @@ def main():
         named = re.findall(r"`([\w.]+)`", cells.split("|")[-1])
         shown += bool(named)
         problems += [f"{rule} names the test {name}, which does not exist" for name in named if name not in have]
+
+    problems += table_of_fakes(root, have)
 
     for problem in problems:
         print(problem)

@@ -13,7 +13,7 @@ const anyattn_backend* inner = nullptr;  // set before anything is called throug
 
 int32_t hooked_supports(const anyattn_host* host, const anyattn_device_facts* facts, const anyattn_problem* problem,
                         const anyattn_reason_sink* sink, anyattn_support_report* report, anyattn_error* error) {
-  fake_hooks::in_supports();
+  fake_hooks::in_supports(*problem);
   return inner->supports(host, facts, problem, sink, report, error);
 }
 

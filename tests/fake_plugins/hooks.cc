@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOOK_CONSTRUCTOR, _ENTRY, _SUPPORTS: code that runs while the file is opened, in the entry, in supports. HOOK_NUMBER: what
+// HOOK_CONSTRUCTOR, _ENTRY, _SUPPORTS: code that runs while the file is opened, in the entry, in supports (which has `problem`). HOOK_NUMBER: what
 // forward writes.
 #include "fake_plugins/hooks.h"
 
+#include "anyattn/problem.h"
 #include "fake_plugins/mischief.h"
 
 #ifndef HOOK_CONSTRUCTOR
@@ -33,6 +34,6 @@ const char* const id = FAKE_ID;
 const char* const name = FAKE_NAME;
 const float number = HOOK_NUMBER;
 void in_entry() { HOOK_ENTRY; }
-void in_supports() { HOOK_SUPPORTS; }
+void in_supports([[maybe_unused]] const anyattn_problem& problem) { HOOK_SUPPORTS; }
 
 }  // namespace fake_hooks

@@ -2,11 +2,13 @@
 // What fakes do to a process that opens them. Included by hooks.cc.
 #pragma once
 
+#include <dlfcn.h>
 #include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -92,6 +94,32 @@ static_assert(sizeof(FatbinEntry) == 64);
   if (::chdir("/") != 0) std::abort();
   ::setenv("FAKE_WAS_HERE", "1", 1);
   ::setlocale(LC_ALL, "C.UTF-8");
+}
+
+// Code of the file that runs when nobody holds the plugin any more: a thread, the end of the calling thread, the process's end.
+[[maybe_unused]] inline void linger() {
+  static std::atomic<int> steps{0};
+  static const pthread_key_t key = [] {
+    pthread_key_t made;
+    const auto at_thread_end = [](void*) { steps += 1000; };
+    if (::pthread_key_create(&made, at_thread_end) != 0) std::abort();
+    pthread_t thread;
+    const auto work = [](void*) -> void* {
+      for (; true; ++steps) ::usleep(500);
+    };
+    if (::pthread_create(&thread, nullptr, work, nullptr) != 0 || ::pthread_detach(thread) != 0) std::abort();
+    std::atexit([] { std::printf("the fake ends after %s steps\n", steps > 1000 ? "many" : "few"); });
+    return made;
+  }();
+  static char value = 1;
+  ::pthread_setspecific(key, &value);
+}
+
+// As a static object of a library does that asks for the devices while it is loaded. Nothing where there is no driver.
+[[maybe_unused]] inline void start_gpu_driver() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (!driver) return;
+  if (void* start = ::dlsym(driver, "cuInit")) reinterpret_cast<int (*)(unsigned)>(start)(0);
 }
 
 }  // namespace mischief

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "inspect/device_code.h"
+#include "inspect/openmp.h"
 #include "unit/loading/fakes.h"
 
 namespace {
@@ -96,6 +97,21 @@ TEST_CASE("one_library_name_with_two_contents_is_refused_for_the_later_plugin") 
   LibrarySearch::Places where = places();
   where.loaded = {{"libfake_private.so.3", "/opt/engine/libfake_private.so.3"}};
   fakes::check_parts(refusal_of({"private_a"}, where), {"this process holds /opt/engine/libfake_private.so.3", "SONAME"});
+}
+
+TEST_CASE("two_openmp_runtimes_in_one_process_are_refused_for_the_later_plugin") {
+  CHECK(refusal_of({"openmp_gnu"}) == "");
+  fakes::check_parts(refusal_of({"openmp_gnu", "openmp_llvm"}),
+                     {"anyattn_openmp_llvm.so", "needs the OpenMP runtime", "openmp_llvm/lib/libomp.so.5",
+                      "anyattn_openmp_gnu.so brings", "openmp_gnu/lib/libgomp.so.1", "parallel_for"});
+  fakes::check_parts(refusal_of({"openmp_llvm", "openmp_gnu"}), {"anyattn_openmp_gnu.so", "libgomp.so.1"});
+  // And against what the engine holds, under the name that a wheel gave it.
+  LibrarySearch::Places where = places();
+  where.loaded = {{"libgomp-a34b3233.so.1", "/opt/engine/libgomp-a34b3233.so.1"}};
+  fakes::check_parts(refusal_of({"openmp_gnu"}, where), {"this process brings /opt/engine/libgomp-a34b3233.so.1"});
+  for (const char* name : {"libomptarget.so.15", "libompl.so.16", "libgompers.so"})
+    CHECK_FALSE(anyattn::inspect::is_openmp_runtime(name));
+  for (const char* name : {"libomp.so", "libiomp5.so", "libomp-7c3.so.5"}) CHECK(anyattn::inspect::is_openmp_runtime(name));
 }
 
 TEST_CASE("thread_memory_of_the_initial_exec_model_is_refused_with_its_size") {

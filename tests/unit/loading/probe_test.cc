@@ -8,6 +8,7 @@
 #include <chrono>
 #include <thread>
 
+#include "helper/hygiene.h"
 #include "loader/loader.h"
 #include "probe/child.h"
 #include "unit/loading/fakes.h"
@@ -65,6 +66,11 @@ TEST_CASE("every_way_to_end_the_child_is_a_verdict_with_its_stage") {
        {"signal 4", "Illegal instruction", "stage open", "for this processor"}},
       {"crash_entry", Outcome::kCrash, "negotiate", SIGSEGV, {"signal 11", "stage negotiate"}},
       {"crash_supports", Outcome::kCrash, "supports", SIGSEGV, {"signal 11", "stage supports"}},
+      {"static_runtime_throws",
+       Outcome::kCrash,
+       "negotiate",
+       SIGABRT,
+       {"signal 6", "stage negotiate", "ask the plugin's vendor"}},
       {"throw_constructor", Outcome::kCrash, "open", SIGABRT, {"signal 6", "the fake cannot start", "static constructors"}},
       {"exit_constructor", Outcome::kExit, "open", 7, {"status 7", "stage open", "it said: licence server not found"}},
   };
@@ -81,6 +87,15 @@ TEST_CASE("every_way_to_end_the_child_is_a_verdict_with_its_stage") {
     CHECK_FALSE(verdict.transient);
     fakes::check_parts(reason_text(verdict) + "; " + remedy_text(verdict), row.parts);
   }
+}
+
+// What the allocator says of it, or the bytes before the text, decide whether it aborts or faults.
+TEST_CASE("a_text_of_the_host_that_a_plugin_frees_ends_the_child_only") {
+  const Verdict verdict = verdict_of("frees_host_text");
+  CHECK((verdict.outcome == Outcome::kCrash || verdict.outcome == Outcome::kExit));
+  CHECK(verdict.stage == "supports");
+  fakes::check_parts(reason_text(verdict) + "; " + remedy_text(verdict),
+                     {"child process", "stage supports", "ask the plugin's vendor"});
 }
 
 TEST_CASE("a_hang_ends_at_the_deadline_with_its_stage_and_all_its_children") {
@@ -138,6 +153,26 @@ TEST_CASE("what_loading_does_to_a_process_is_noted") {
   std::string notes;
   for (const std::string& note : verdict.notes) notes += note + "\n";
   fakes::check_parts(notes, {"starts 1 thread", "signal 11", "working folder to /", "environment"});
+}
+
+// A process that forks after this has a driver that does not work in its children.
+TEST_CASE("a_gpu_driver_started_by_loading_is_noted") {
+  anyattn::helper::ProcessState before = anyattn::helper::process_state();
+  anyattn::helper::ProcessState after = before;
+  after.descriptors.insert("/dev/nvidiactl");
+  after.descriptors.insert("/dev/kfd");
+  after.descriptors.insert("/tmp/a file");
+  const std::vector<std::string> notes = anyattn::helper::changes(before, after);
+  REQUIRE(notes.size() == 3);
+  fakes::check_parts(notes[0], {"starts the GPU driver", "/dev/kfd", "children forked afterwards cannot use it"});
+  fakes::check_parts(notes[1], {"starts the GPU driver", "/dev/nvidiactl"});
+  CHECK(notes[2] == "leaves 1 file open");
+
+  const Verdict verdict = verdict_of("starts_gpu");
+  CHECK(verdict.outcome == Outcome::kOk);
+  const bool noted =
+      std::ranges::any_of(verdict.notes, [](const std::string& note) { return note.starts_with("starts the GPU driver"); });
+  CHECK(noted == std::filesystem::exists("/dev/nvidiactl"));
 }
 
 TEST_CASE("a_chatty_plugin_neither_blocks_nor_reaches_our_output") {

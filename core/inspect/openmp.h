@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two OpenMP runtimes in one process keep two pools of threads and may crash or compute wrongly: found by the names of libraries.
+// Included by discovery. A runtime linked statically is not seen.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inspect/finding.h"
+#include "inspect/libraries.h"
+
+namespace anyattn::inspect {
+
+// libgomp.so.1, libomp.so.5, libiomp5.so, and as wheels rename them: libgomp-a34b3233.so.1.
+bool is_openmp_runtime(std::string_view library_name);
+
+// One process's OpenMP runtime, once somebody has brought it.
+class OpenMpRuntime {
+ public:
+  // `loaded`: what the process holds already, name -> path.
+  explicit OpenMpRuntime(const std::map<std::string, std::string>& loaded);
+  // Takes the first one of `libraries`, which the file at `plugin` needs; another one than is known already is a finding.
+  std::optional<Finding> add(const std::vector<Library>& libraries, const std::string& plugin);
+
+ private:
+  std::string path_, who_;
+};
+
+}  // namespace anyattn::inspect
