@@ -110,14 +110,22 @@ void Runtime::reload() {
   for (const registry::Snapshot::Plugin& plugin : before->source.registry().snapshot().plugins)
     if (plugin.state != registry::State::kListed) next->source.require_still_opens(plugin.id, plugin.path);
 
+  const std::string line =
+      "runtime: generation " + std::to_string(next->source.registry().generation()) + " of " + next->config.file;
+
+  // On the side, then in one step: what fails here leaves the old generation as it was.
   const std::lock_guard lock(mutex_);
-  std::erase_if(draining_, [](const Draining& old) { return old.plugin.expired(); });
+  auto draining = draining_;
+  auto first_of_content = first_of_content_;
+  std::erase_if(draining, [](const Draining& old) { return old.plugin.expired(); });
   for (const auto& plugin : open) {
-    first_of_content_.try_emplace(plugin->content, plugin->loaded);
-    draining_.push_back({plugin->id, plugin->version, plugin->license, plugin->vendor, plugin->path, plugin->content, plugin});
+    first_of_content.try_emplace(plugin->content, plugin->loaded);
+    draining.push_back({plugin->id, plugin->version, plugin->license, plugin->vendor, plugin->path, plugin->content, plugin});
   }
+  draining_.swap(draining);
+  first_of_content_.swap(first_of_content);
   generation_ = next;
-  log::info("runtime: generation " + std::to_string(next->source.registry().generation()) + " of " + next->config.file);
+  log::info(line);
 }
 
 // Those of contents that the current generation has open too are in use as a matter of course.

@@ -48,8 +48,9 @@ std::shared_ptr<Image> load(Opened& all, const std::string& path, std::span<cons
     const anyattn_plugin_entry_fn entry =
         &library.get<int32_t(uint32_t, uint32_t, const anyattn_host*, const anyattn_plugin**, anyattn_error*)>(
             ANYATTN_PLUGIN_ENTRY_NAME);
+    auto image = std::make_shared<Image>(path, entry);
     all.libraries.push_back(std::move(library));
-    return std::make_shared<Image>(path, entry);
+    return image;
   } catch (const std::system_error& error) {
     throw explain_linker_text(linker_text(error.what()), path, needed);
   }
@@ -68,9 +69,13 @@ std::shared_ptr<Image> Image::open(const std::string& path, const std::string& c
                   "the file was replaced after this process opened it, and an opened file stays",
                   "install the new file under another name, or restart the process"};
   }
+  // Before the file is open, so that nothing can fail between opening it and knowing of it.
+  std::map<std::string, std::shared_ptr<Image>> by_content{{content, nullptr}};
+  std::map<std::string, std::string> content_by_path{{path, content}};
   std::shared_ptr<Image> image = load(all, path, needed);
-  all.by_content[content] = image;
-  all.content_by_path[path] = content;
+  by_content.begin()->second = image;
+  all.by_content.merge(by_content);
+  all.content_by_path.merge(content_by_path);
   return image;
 }
 

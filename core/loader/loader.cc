@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -77,12 +78,13 @@ std::optional<Refusal> refusal_of(const probe::Verdict& verdict) {
 
 }  // namespace
 
-Plugin::Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<HostTable> host)
+Plugin::Plugin(std::shared_ptr<Image> image, std::string content_hash, Tables tables, std::unique_ptr<HostTable> host)
     : id(std::move(tables.id)),
       vendor(std::move(tables.vendor)),
       version(std::move(tables.version)),
       license(std::move(tables.license)),
       path(image->path()),
+      content(std::move(content_hash)),
       abi_version(tables.abi_version),
       abi_min(tables.abi_min),
       abi_max(tables.abi_max),
@@ -91,11 +93,16 @@ Plugin::Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<Host
       options(std::move(tables.options)),
       image_(std::move(image)),
       host_(std::move(host)),
-      shutdown_(tables.shutdown) {
+      shutdown_(tables.shutdown) {}
+
+void Plugin::become_user() {
   image_->add_user();
+  is_user_ = true;
 }
 
+// One that never came to be used leaves the file's one shutdown to those that are.
 Plugin::~Plugin() {
+  if (!is_user_) return;
   const std::string mistake = image_->drop_user(shutdown_);
   if (!mistake.empty()) host_->host.log(host_->host.context, ANYATTN_LOG_ERROR, mistake.c_str());
 }
@@ -128,10 +135,16 @@ Opened Loader::open(const discovery::Candidate& candidate) {
     if (const auto known = by_content_.find(candidate.content); known != by_content_.end())
       return {known->second, std::nullopt};
     std::shared_ptr<Plugin> plugin = open_new(placed);
-    path_by_id_[plugin->id] = plugin->path;
+    // What may fail comes first; joining the maps does not allocate.
+    std::map<std::string, std::string> id{{plugin->id, plugin->path}};
+    std::map<std::string, std::shared_ptr<Plugin>> content{{candidate.content, plugin}};
     Image::count_content(candidate.path, candidate.content);
-    by_content_[candidate.content] = plugin;
+    path_by_id_.merge(id);
+    by_content_.merge(content);
+    plugin->become_user();
     return {std::move(plugin), std::nullopt};
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const Refusal& refusal) {
     return {nullptr, skip_of(candidate, refusal)};
   } catch (const std::exception& error) {
@@ -177,9 +190,7 @@ std::shared_ptr<Plugin> Loader::open_new(const discovery::Candidate& candidate) 
                   "remove one of the two"};
   }
   auto host = std::make_unique<HostTable>(services_, tables.id, options, tables.abi_version);
-  std::shared_ptr<Plugin> plugin(new Plugin(image, std::move(tables), std::move(host)));
-  plugin->content = candidate.content;
-  return plugin;
+  return std::shared_ptr<Plugin>(new Plugin(image, candidate.content, std::move(tables), std::move(host)));
 }
 
 }  // namespace anyattn::loader

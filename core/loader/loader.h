@@ -50,7 +50,7 @@ class Loader {
   }
 
   // Opens the file, or returns the Plugin this loader already has of the same content. On failure nothing of the file is
-  // kept by this loader, and the next call tries again.
+  // kept by this loader, and the next call tries again. Throws std::bad_alloc alone, with nothing kept either.
   Opened open(const discovery::Candidate& candidate);
 
  private:

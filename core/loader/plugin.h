@@ -64,7 +64,9 @@ class Plugin {
 
  private:
   friend class Loader;
-  Plugin(std::shared_ptr<Image> image, Tables tables, std::unique_ptr<HostTable> host);
+  Plugin(std::shared_ptr<Image> image, std::string content_hash, Tables tables, std::unique_ptr<HostTable> host);
+  void become_user();  // of its file, once nothing can fail any more
+  bool is_user_ = false;
   std::shared_ptr<Image> image_;
   std::unique_ptr<HostTable> host_;
   void (*shutdown_)(void) = nullptr;

@@ -15,7 +15,7 @@ uint64_t Registry::generation() const {
 std::vector<std::shared_ptr<const OpenPlugin>> Registry::open_plugins() const {
   const std::shared_lock lock(mutex_);
   std::vector<std::shared_ptr<const OpenPlugin>> found;
-  for (const SlotPtr& slot : plugins_)
+  for (const SlotPtr& slot : now_.plugins)
     if (slot->plugin) found.push_back(slot->plugin);
   return found;
 }
@@ -24,7 +24,7 @@ State Registry::plugin_state(const SlotPtr& slot) const {
   if (!slot->plugin) return State::kListed;
   const auto answers = [&](const auto& entry) { return entry.second.back() == slot; };
   const auto provides = [&](const auto& entry) { return entry.second.front() == slot; };
-  if (std::ranges::any_of(entries_, answers) || std::ranges::any_of(providers_, provides)) return State::kOpen;
+  if (std::ranges::any_of(now_.entries, answers) || std::ranges::any_of(now_.providers, provides)) return State::kOpen;
   return slot->in_use() ? State::kDraining : State::kRetired;
 }
 
@@ -32,7 +32,7 @@ Snapshot Registry::snapshot() const {
   const std::shared_lock lock(mutex_);
   Snapshot snapshot;
   snapshot.generation = generation_;
-  for (const auto& [key, stack] : entries_) {
+  for (const auto& [key, stack] : now_.entries) {
     const SlotPtr& top = stack.back();
     Snapshot::Row row{key, top->candidate.id, top->candidate.path, top->plugin ? State::kOpen : State::kListed, "", "", {}};
     for (auto below = stack.rbegin() + 1; below != stack.rend(); ++below) {
@@ -46,7 +46,7 @@ Snapshot Registry::snapshot() const {
     }
     snapshot.backends.push_back(std::move(row));
   }
-  for (const SlotPtr& slot : plugins_) {
+  for (const SlotPtr& slot : now_.plugins) {
     const Candidate& c = slot->candidate;
     Snapshot::Plugin plugin{c.id,      c.vendor,           c.version, c.license, c.path,     c.abi_min,
                             c.abi_max, plugin_state(slot), c.origin,  c.content, c.signed_by};
@@ -60,7 +60,7 @@ Snapshot Registry::snapshot() const {
     }
     snapshot.plugins.push_back(std::move(plugin));
   }
-  for (const Recorded& recorded : failures_) snapshot.skipped.push_back(recorded.failure);
+  for (const Recorded& recorded : now_.failures) snapshot.skipped.push_back(recorded.failure);
   return snapshot;
 }
 
@@ -68,10 +68,10 @@ View Registry::view() const {
   const std::shared_lock lock(mutex_);
   View view;
   view.generation = generation_;
-  for (const auto& [key, stack] : entries_)
+  for (const auto& [key, stack] : now_.entries)
     view.entries.push_back({key, stack.back()->candidate.id, stack.back()->candidate.path});
   std::ranges::stable_sort(view.entries, {}, [](const View::Entry& entry) { return std::pair(entry.plugin, entry.key); });
-  for (const Recorded& recorded : failures_) {
+  for (const Recorded& recorded : now_.failures) {
     for (const Key& key : recorded.names) view.failures.push_back({key, recorded.failure, holds_name(recorded, key)});
     if (recorded.names.empty()) view.other_failures.push_back(recorded.failure);
   }

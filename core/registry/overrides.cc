@@ -61,9 +61,9 @@ void Registry::register_file(const Key& key, const std::string& path) {
   {
     const std::shared_lock lock(mutex_);
     const auto same =
-        std::ranges::find_if(plugins_, [&](const SlotPtr& slot) { return slot->candidate.path == candidate.path; });
-    if (same != plugins_.end()) candidate.id = (*same)->candidate.id;
-    if (same == plugins_.end()) candidate.origin = "call";
+        std::ranges::find_if(now_.plugins, [&](const SlotPtr& slot) { return slot->candidate.path == candidate.path; });
+    if (same != now_.plugins.end()) candidate.id = (*same)->candidate.id;
+    if (same == now_.plugins.end()) candidate.origin = "call";
   }
   if (candidate.origin != "call") return register_plugin(key, candidate.id);  // loaded already: only the name moves
 
@@ -78,10 +78,10 @@ void Registry::register_plugin(const Key& key, const std::string& id) {
     const std::shared_lock lock(mutex_);
     slot = find_plugin(id);
     if (!slot) {
-      for (const Recorded& recorded : failures_)
+      for (const Recorded& recorded : now_.failures)
         if (recorded.failure.plugin == id) throw StatusError(recorded.failure.status, describe(recorded.failure));
       std::string ids;
-      for (const SlotPtr& plugin : plugins_) ids += (ids.empty() ? "" : ", ") + plugin->candidate.id;
+      for (const SlotPtr& plugin : now_.plugins) ids += (ids.empty() ? "" : ", ") + plugin->candidate.id;
       throw StatusError(ANYATTN_NOT_FOUND,
                         fmt::format("register_backend: {}: no plugin {}: there are {}; or give an absolute path", describe(key),
                                     id, ids.empty() ? "none" : ids));
@@ -93,54 +93,61 @@ void Registry::register_plugin(const Key& key, const std::string& id) {
                       fmt::format("register_backend: plugin {} has {}, not {}", id, names_of(*slot->plugin), describe(key)));
   {
     const std::unique_lock lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found != entries_.end() && found->second.back() == slot) return;  // it answers already: nothing changes
-    if (found != entries_.end() && std::ranges::find(found->second, slot) != found->second.end())
+    const auto found = now_.entries.find(key);
+    if (found != now_.entries.end() && found->second.back() == slot) return;  // it answers already: nothing changes
+    if (found != now_.entries.end() && std::ranges::find(found->second, slot) != found->second.end())
       throw StatusError(ANYATTN_INVALID_ARGUMENT,
                         fmt::format("register_backend: {} of {} lies beneath the override by {}: clear the "
                                     "override to bring it back",
                                     describe(key), id, found->second.back()->candidate.id));
     if (const auto failure = check_names(*slot, {key})) throw StatusError(failure->status, describe(*failure));
+    Change change(now_);
     insert(slot, key);
+    change.done();
   }
   settle(key);
 }
 
 void Registry::fail_name(const Failure& failure, const Key& key) {
   const std::unique_lock lock(mutex_);
-  const auto same = std::ranges::find_if(failures_, [&](const Recorded& old) { return old.failure.path == failure.path; });
-  if (same == failures_.end()) {
+  Change change(now_);
+  const auto same = std::ranges::find_if(now_.failures, [&](const Recorded& old) { return old.failure.path == failure.path; });
+  if (same == now_.failures.end()) {
     record(failure, {key}, {});
   } else if (std::ranges::find(same->names, key) == same->names.end()) {
     same->names.push_back(key);
   }
+  const StatusError error(failure.status, describe(failure));
+  change.done();
   ++generation_;
-  throw StatusError(failure.status, describe(failure));
+  throw error;
 }
 
 void Registry::settle(const Key& key) {
   const std::unique_lock lock(mutex_);
-  for (Recorded& recorded : failures_) std::erase(recorded.names, key);
+  for (Recorded& recorded : now_.failures) std::erase(recorded.names, key);
   ++generation_;
 }
 
 void Registry::clear_override(const Key& key) {
   {
     const std::unique_lock lock(mutex_);
-    const auto found = entries_.find(key);
-    const auto failed = std::ranges::find_if(failures_, [&](const Recorded& recorded) {
+    const auto found = now_.entries.find(key);
+    const auto failed = std::ranges::find_if(now_.failures, [&](const Recorded& recorded) {
       return may_override(key.name, recorded.failure.plugin) && std::ranges::find(recorded.names, key) != recorded.names.end();
     });
-    if (found != entries_.end() && found->second.size() > 1) {
+    if (found != now_.entries.end() && found->second.size() > 1) {
       const std::string taken_back = found->second.back()->candidate.id;
+      Change change(now_);
       found->second.pop_back();
       log::info(fmt::format("registry: {} belongs to {} again; the override by {} is cleared", describe(key),
                             found->second.back()->candidate.id, taken_back));
-    } else if (found == entries_.end() || failed == failures_.end()) {
-      throw StatusError(
-          ANYATTN_NOT_FOUND,
-          fmt::format("clear_override: {} is not overridden: {}", describe(key),
-                      found == entries_.end() ? "nobody has the name" : "it belongs to " + found->second.back()->candidate.id));
+      change.done();
+    } else if (found == now_.entries.end() || failed == now_.failures.end()) {
+      throw StatusError(ANYATTN_NOT_FOUND,
+                        fmt::format("clear_override: {} is not overridden: {}", describe(key),
+                                    found == now_.entries.end() ? "nobody has the name"
+                                                                : "it belongs to " + found->second.back()->candidate.id));
     }
   }
   settle(key);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 
 #include "config/names.h"
@@ -72,18 +73,26 @@ Registry::Registry(std::map<std::string, std::string> override_owner, OpenFn ope
 Registry::~Registry() = default;
 
 void Registry::add(std::vector<Candidate> candidates) {
+  // However many come in, and whether or not one of them ends the loop.
+  struct OneGeneration {
+    Registry& registry;
+    ~OneGeneration() {
+      const std::unique_lock lock(registry.mutex_);
+      ++registry.generation_;
+    }
+  } const one_generation{*this};
   for (Candidate& candidate : candidates) {
     const bool required = candidate.required;
     const std::optional<Failure> failure = add_one(std::move(candidate));
     if (failure && required) throw_failure(*failure);
   }
-  const std::unique_lock lock(mutex_);
-  ++generation_;
 }
 
 void Registry::add_failure(Failure failure, const std::vector<Key>& names) {
   const std::unique_lock lock(mutex_);
+  Change change(now_);
   record(std::move(failure), names, {});
+  change.done();
   ++generation_;
 }
 
@@ -99,6 +108,7 @@ std::optional<Failure> Registry::add_one(Candidate candidate, const Key* wanted)
     slot->candidate.providers = kinds_of(*slot->plugin);
   }
   const Candidate& known = slot->candidate;
+  Change change(now_);
   auto failure = check_names(*slot, known.backends);
   if (!failure && wanted && std::ranges::find(known.backends, *wanted) == known.backends.end())
     failure = Failure{Stage::kRegister,
@@ -109,18 +119,20 @@ std::optional<Failure> Registry::add_one(Candidate candidate, const Key* wanted)
                       ""};
   if (failure) {
     record(*failure, known.backends, known.providers);
+    change.done();
     return failure;
   }
   if (wanted) forget_failures(*slot);  // a fixed copy: what its predecessors said is past
-  plugins_.push_back(slot);
+  now_.plugins.push_back(slot);
   for (const Key& key : known.backends) insert(slot, key);
   for (const uint32_t kind : known.providers) {
-    auto& providers = providers_[kind];
+    auto& providers = now_.providers[kind];
     providers.push_back(slot);
     if (providers.size() > 1)
       log::info(fmt::format("registry: the provider of {} in {} stays unused: one a device kind, and {} came first",
                             config::device_kind_name(kind), known.id, providers.front()->candidate.id));
   }
+  change.done();
   return std::nullopt;
 }
 
@@ -142,6 +154,8 @@ std::optional<Failure> Registry::open(const SlotPtr& slot) {
     failure = check_identity(candidate, *plugin);
   } catch (const OpenError& error) {
     failure = error.failure();
+  } catch (const std::bad_alloc&) {
+    throw;  // says nothing of the plugin: it is opened again when it is needed again
   } catch (const std::exception& error) {
     failure = Failure{Stage::kOpen, ANYATTN_INTERNAL, candidate.id, candidate.path, error.what(), ""};
   }
@@ -153,9 +167,11 @@ std::optional<Failure> Registry::open(const SlotPtr& slot) {
   }
   if (failure->plugin.empty()) failure->plugin = candidate.id;
   if (failure->path.empty()) failure->path = candidate.path;
-  slot->failure = failure;
+  Change change(now_);
   drop(slot);
   record(*failure, candidate.backends, candidate.providers);
+  slot->failure = failure;
+  change.done();
   ++generation_;
   return failure;
 }
@@ -168,8 +184,8 @@ std::optional<Failure> Registry::check_names(const Slot& slot, const std::vector
     return failure;
   }
   for (const Key& key : names) {
-    const auto found = entries_.find(key);
-    if (found == entries_.end() || may_override(key.name, slot.candidate.id)) continue;
+    const auto found = now_.entries.find(key);
+    if (found == now_.entries.end() || may_override(key.name, slot.candidate.id)) continue;
     const auto& stack = found->second;
     // The plugin that the file gives the name to was found first: this one is the original and goes beneath it.
     const std::string& top = stack.back()->candidate.id;
@@ -184,7 +200,7 @@ std::optional<Failure> Registry::check_names(const Slot& slot, const std::vector
 
 void Registry::insert(const SlotPtr& slot, const Key& key) {
   const std::string& id = slot->candidate.id;
-  auto& stack = entries_[key];
+  auto& stack = now_.entries[key];
   slot->uses.try_emplace(key, std::make_shared<int>(0));
   if (stack.empty()) {
     stack.push_back(slot);
@@ -200,22 +216,22 @@ void Registry::insert(const SlotPtr& slot, const Key& key) {
 }
 
 void Registry::drop(const SlotPtr& slot) {
-  std::erase(plugins_, slot);
-  for (auto& [key, stack] : entries_) std::erase(stack, slot);
-  std::erase_if(entries_, [](const auto& entry) { return entry.second.empty(); });
-  for (auto& [kind, slots] : providers_) std::erase(slots, slot);
-  std::erase_if(providers_, [](const auto& entry) { return entry.second.empty(); });
+  std::erase(now_.plugins, slot);
+  for (auto& [key, stack] : now_.entries) std::erase(stack, slot);
+  std::erase_if(now_.entries, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [kind, slots] : now_.providers) std::erase(slots, slot);
+  std::erase_if(now_.providers, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void Registry::record(Failure failure, std::vector<Key> names, std::vector<uint32_t> providers) {
   log::warning("registry: " + describe(failure));
   // A path that fails again says its latest words.
-  std::erase_if(failures_, [&](const Recorded& old) { return !failure.path.empty() && old.failure.path == failure.path; });
-  failures_.push_back({std::move(failure), std::move(names), std::move(providers)});
+  std::erase_if(now_.failures, [&](const Recorded& old) { return !failure.path.empty() && old.failure.path == failure.path; });
+  now_.failures.push_back({std::move(failure), std::move(names), std::move(providers)});
 }
 
 void Registry::forget_failures(const Slot& slot) {
-  std::erase_if(failures_, [&](const Recorded& old) {
+  std::erase_if(now_.failures, [&](const Recorded& old) {
     return old.failure.path == slot.candidate.path || (!old.failure.plugin.empty() && old.failure.plugin == slot.candidate.id);
   });
 }
@@ -226,11 +242,11 @@ bool Registry::may_override(const std::string& name, const std::string& plugin) 
 }
 
 bool Registry::holds_name(const Recorded& recorded, const Key& key) const {
-  return !entries_.contains(key) || may_override(key.name, recorded.failure.plugin);
+  return !now_.entries.contains(key) || may_override(key.name, recorded.failure.plugin);
 }
 
 Registry::SlotPtr Registry::find_plugin(const std::string& id) const {
-  for (const SlotPtr& slot : plugins_)
+  for (const SlotPtr& slot : now_.plugins)
     if (slot->candidate.id == id) return slot;
   return nullptr;
 }
@@ -239,9 +255,9 @@ Registry::Acquired Registry::acquire(const Key& key) {
   SlotPtr slot;
   {
     const std::shared_lock lock(mutex_);
-    const auto found = entries_.find(key);
-    if (found == entries_.end()) {
-      for (auto recorded = failures_.rbegin(); recorded != failures_.rend(); ++recorded)
+    const auto found = now_.entries.find(key);
+    if (found == now_.entries.end()) {
+      for (auto recorded = now_.failures.rbegin(); recorded != now_.failures.rend(); ++recorded)
         if (std::ranges::find(recorded->names, key) != recorded->names.end()) return {std::nullopt, recorded->failure};
       return {};
     }
@@ -259,8 +275,8 @@ Registry::Acquired Registry::acquire(const Key& key) {
 std::vector<uint32_t> Registry::provider_kinds() const {
   const std::shared_lock lock(mutex_);
   std::vector<uint32_t> kinds;
-  kinds.reserve(providers_.size());
-  for (const auto& [kind, slots] : providers_) kinds.push_back(kind);
+  kinds.reserve(now_.providers.size());
+  for (const auto& [kind, slots] : now_.providers) kinds.push_back(kind);
   return kinds;
 }
 
@@ -269,9 +285,9 @@ Registry::AcquiredProvider Registry::acquire_provider(uint32_t device_kind) {
     SlotPtr slot;
     {
       const std::shared_lock lock(mutex_);
-      const auto found = providers_.find(device_kind);
-      if (found == providers_.end()) {
-        for (auto recorded = failures_.rbegin(); recorded != failures_.rend(); ++recorded)
+      const auto found = now_.providers.find(device_kind);
+      if (found == now_.providers.end()) {
+        for (auto recorded = now_.failures.rbegin(); recorded != now_.failures.rend(); ++recorded)
           if (std::ranges::find(recorded->providers, device_kind) != recorded->providers.end())
             return {std::nullopt, recorded->failure};
         return {};

@@ -11,6 +11,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "registry/types.h"
@@ -96,6 +97,7 @@ class Registry {
 
   // Registers each candidate, all of its backends or none, in the order given; one new generation. A name that is taken is a
   // skip, unless the file gives it to the later plugin. Throws StatusError with the failure's text for a required plugin.
+  // Here and below std::bad_alloc leaves what a candidate or call changes as it was before, or, for a failure, recorded whole.
   void add(std::vector<Candidate> candidates);
   // Files that discovery turned away; `names` are those of a readable sidecar.
   void add_failure(Failure failure, const std::vector<Key>& names);
@@ -136,6 +138,29 @@ class Registry {
     std::vector<Key> names;
     std::vector<uint32_t> providers;
   };
+  // All that a registration changes.
+  struct Names {
+    std::vector<SlotPtr> plugins;
+    std::map<Key, std::vector<SlotPtr>> entries;         // a stack each, never empty: the last answers
+    std::map<uint32_t, std::vector<SlotPtr>> providers;  // the first answers
+    std::vector<Recorded> failures;
+  };
+  // A change under the mutex: whole once done() is called, else everything is as it was.
+  class Change {
+   public:
+    explicit Change(Names& names) : names_(names), before_(names) {}
+    ~Change() {
+      if (!done_) std::swap(names_, before_);
+    }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+    void done() { done_ = true; }
+
+   private:
+    Names& names_;
+    Names before_;
+    bool done_ = false;
+  };
 
   // Each takes the mutex itself.
   std::optional<Failure> open(const SlotPtr& slot);
@@ -162,10 +187,7 @@ class Registry {
 
   mutable std::shared_mutex mutex_;  // guards everything below; never held while a plugin is opened
   uint64_t generation_;
-  std::vector<SlotPtr> plugins_;
-  std::map<Key, std::vector<SlotPtr>> entries_;         // a stack each, never empty: the last answers
-  std::map<uint32_t, std::vector<SlotPtr>> providers_;  // the first answers
-  std::vector<Recorded> failures_;
+  Names now_;
 };
 
 }  // namespace anyattn::registry
