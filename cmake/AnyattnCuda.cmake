@@ -5,6 +5,16 @@
 # becomes a unit NAME.cu that includes HEADER and says TEXT. What ptxas says of every kernel (registers, spills) lies beside the
 # object as NAME.ptxas; the target's property ANYATTN_PTXAS_REPORTS lists them.
 find_package(CUDAToolkit 12.8 QUIET)
+if(NOT CUDAToolkit_FOUND)  # the one that tools/install_dependencies got
+  set(cache $ENV{XDG_CACHE_HOME})
+  if(NOT cache)
+    set(cache $ENV{HOME}/.cache)
+  endif()
+  if(EXISTS ${cache}/anyattn/cuda13/nvidia/cu13/bin/nvcc)
+    set(CUDAToolkit_ROOT ${cache}/anyattn/cuda13/nvidia/cu13)
+    find_package(CUDAToolkit 12.8 QUIET)
+  endif()
+endif()
 set(ANYATTN_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}")
 
 function(anyattn_add_kernels target)
@@ -36,7 +46,7 @@ function(anyattn_add_kernels target)
     add_custom_command(OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
       COMMAND ${CMAKE_COMMAND} -DOBJECT=${object} -P ${PROJECT_SOURCE_DIR}/cmake/nvcc.cmake --
-        ${CMAKE_CXX_COMPILER_LAUNCHER} ${ANYATTN_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 -Xptxas -v ${codes}
+        ${CMAKE_CXX_COMPILER_LAUNCHER} ${ANYATTN_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --expt-relaxed-constexpr -Xptxas -v ${codes}
         -Xcompiler=-fPIC,-fvisibility=hidden -I${PROJECT_SOURCE_DIR}/plugins -I${PROJECT_SOURCE_DIR}/plugins/flash_cuda
         -I${PROJECT_SOURCE_DIR}/sdk/include -I${PROJECT_SOURCE_DIR}/sdk/cpp/include
         -MD -MF ${object}.d -c ${source} -o ${object}

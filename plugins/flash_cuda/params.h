@@ -7,7 +7,7 @@
 
 namespace anyattn::flash {
 
-enum Dtype : int { kF16 = 0, kBF16 = 1, kE4M3 = 2 };
+enum Dtype : int { kF16 = 0, kBF16 = 1, kE4M3 = 2, kF32 = 3 };
 enum Causality : int { kCausal = 0, kNonCausal = 1, kPerRequest = 2 };
 enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymmetric = 3 };
 
@@ -15,11 +15,11 @@ enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymme
 struct Problem {
   int dtype;        // Dtype of q, and of k and v where keys are ragged: kF16 or kBF16
   int kv_dtype;     // Dtype of the cache: the same, or kE4M3
-  int out_dtype;    // Dtype of out: kF16 or kBF16
+  int out_dtype;    // Dtype of out: kF16, kBF16 or kF32
   int head_size;    // of q and k: a multiple of 8 up to 256
   int head_size_v;  // of v and out: likewise
   int num_q_heads, num_kv_heads;
-  int block_size;                 // tokens a kernel block, a multiple of 16; 0: ragged keys
+  int block_size;                 // tokens a kernel block; 0: ragged keys
   int head_major;                 // 1: rows of one kv head lie together in a block (HND); 0: NHD, or ragged
   int causality;                  // Causality
   int window_left, window_right;  // -1: unlimited
@@ -31,6 +31,13 @@ struct Problem {
 
   int group() const { return num_q_heads / num_kv_heads; }
 };
+
+// Which keys a row may see: read by visible.cuh.
+struct Mask {
+  int causality;                  // Causality
+  int window_left, window_right;  // -1: unlimited
+};
+inline Mask mask_of(const Problem& problem) { return {problem.causality, problem.window_left, problem.window_right}; }
 
 struct Device {
   int arch_major, arch_minor;
@@ -87,6 +94,7 @@ struct Forward {
   Rows k, v;                                  // planes of block 0 (their offset applied), or ragged rows
   int64_t block_bytes;                        // from a block to the next
   uint64_t num_blocks;                        // table entries outside [0, num_blocks) are not followed
+  int64_t num_tokens;                         // rows of q, out and lse
   int64_t num_keys;                           // rows of ragged k and v
   float* lse;                                 // [token, head] f32; null: not wanted
   int64_t lse_token_stride, lse_head_stride;  // elements

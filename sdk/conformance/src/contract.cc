@@ -9,12 +9,19 @@
 namespace anyattn::conformance {
 namespace {
 
-// The smallest problem of the backend's family, in the case's dtype.
+// The smallest problem of the backend's family, in the first dtype that it takes: the case's, then the 16-bit ones.
 Case smallest(const Subject& subject, const Case& c, bool with_lse) {
-  const std::string dtype(dtype_name(c.dtype));
   const std::string lse = with_lse ? " lse=natural" : "";
-  if (subject.backend.forward) return parse_case("paged " + dtype + " q=2 kv=1 d=64 bs=16 lens=1/5" + lse);
-  return parse_case("mla_decode " + dtype + " q=2 kv=1 lora=512 nope=128 rope=64 vdim=128 bs=16 lens=1/5" + lse);
+  const auto in = [&](uint32_t dtype) {
+    const std::string name(dtype_name(dtype));
+    if (subject.backend.forward) return parse_case("paged " + name + " q=2 kv=1 d=64 bs=16 lens=1/5" + lse);
+    return parse_case("mla_decode " + name + " q=2 kv=1 lora=512 nope=128 rope=64 vdim=128 bs=16 lens=1/5" + lse);
+  };
+  for (const uint32_t dtype : {c.dtype, ANYATTN_DTYPE_BFLOAT16, ANYATTN_DTYPE_FLOAT16}) {
+    const Case made = in(dtype);
+    if (ask(subject, *Problem(made, 0).get()).report.supported) return made;
+  }
+  return in(c.dtype);
 }
 
 bool has_reason(const SupportAnswer& answer, uint32_t id) {

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Softmax over keys that arrive tile by tile, on accumulator fragments (wgmma, mma.sync): a thread holds 2 rows, a quad shares them.
+// Included by kernels. Source: online softmax, arXiv:1805.02867. Works in powers of 2: scale carries log2(e).
+#pragma once
+
+#include <cstdint>
+
+namespace anyattn::cuda {
+
+__device__ __forceinline__ float exp2_fast(float x) {  // 2 ulp; 0 for -inf
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float log2_fast(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ __forceinline__ float quad_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+
+struct OnlineSoftmax {
+  float base[2] = {kMinusInfinity, kMinusInfinity};  // what exponents are taken against: a recent maximum of the row
+  float total[2] = {0, 0};                           // this thread's share of the row's sum
+
+  // s[4 j + 2 row + e] becomes 2^(scale (s - base)). True if sums so far, in any row of the warp, have to be multiplied by factor.
+  // The base follows the maximum only where that grew by more than 2^kSlack: sums stay below 2^kSlack times their number, exact in
+  // float32, and most tiles leave the output accumulator alone. The choice is a row's own, so no row depends on its neighbours.
+  template <int kCount>
+  __device__ __forceinline__ bool step(float (&s)[kCount], float scale, float (&factor)[2]) {
+    constexpr float kSlack = 8;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float top = s[2 * r];
+#pragma unroll
+      for (int i = 0; i < kCount; i += 4) top = fmaxf(top, fmaxf(s[i + 2 * r], s[i + 2 * r + 1]));
+      top = quad_max(top);
+      const bool grew = (top - base[r]) * scale > kSlack;  // false for -inf against -inf
+      factor[r] = grew ? exp2_fast((base[r] - top) * scale) : 1.0f;
+      base[r] = grew ? top : base[r];
+      const float shift = base[r] == kMinusInfinity ? 0.0f : base[r] * scale;
+      float sum[2] = {0, 0};
+#pragma unroll
+      for (int i = 0; i < kCount; i += 4) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float& x = s[i + 2 * r + e];
+          x = exp2_fast(fmaf(x, scale, -shift));
+          sum[e] += x;
+        }
+      }
+      total[r] = fmaf(total[r], factor[r], sum[0] + sum[1]);
+    }
+    return __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f);
+  }
+};
+
+}  // namespace anyattn::cuda

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attn.h"
+
+#include "anyattn/call_checks.hpp"
+#include "cuda_common/memory.h"
+
+namespace anyattn::flash {
+namespace {
+
+Rows rows_of(const RawView<3>& view) {
+  return {reinterpret_cast<char*>(view.data), view.stride_bytes[0], view.stride_bytes[1]};
+}
+
+Rows rows_of(const anyattn_cache& cache, const PlaneLayout& plane) {
+  return {static_cast<char*>(cache.base) + plane.byte_offset, plane.token_bytes, plane.head_bytes};
+}
+
+// Two elements are stored at once, in pairs that head sizes of a multiple of 8 always have.
+void check_out(const RawView<3>& out) {
+  const int64_t pair = 2 * dtype_bytes(out.dtype);
+  for (int64_t value :
+       {out.stride_bytes[0], out.stride_bytes[1], static_cast<int64_t>(reinterpret_cast<uintptr_t>(out.data) % 16)})
+    if (value % pair != 0)
+      throw Error(ANYATTN_INVALID_ARGUMENT, "out: a row starts ", value % pair, " bytes past a multiple of ", pair);
+}
+
+}  // namespace
+
+void FlashAttn::supports(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem, Reasons& reasons,
+                         anyattn_support_report& report) {
+  Plan plan;
+  if (choose_plan(host, facts, problem, reasons, plan)) fill_report(plan, report);
+}
+
+void FlashAttn::kv_cache_spec(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
+                              const SpecSink& accept) {
+  const Plan plan = require_plan(host, facts, problem);
+  if (plan.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "ragged keys have no cache spec");
+  give_plain_specs(plan.cache, accept);
+}
+
+FlashAttn::FlashAttn(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
+                     const anyattn_kv_cache_spec* spec)
+    : plan_(require_plan(host, facts, problem)) {
+  if (!plan_.ragged) {
+    layout_ = read_plain_spec(plan_.cache, spec);
+    plan_.problem.head_major = layout_.k.token_bytes <= layout_.k.head_bytes || plan_.problem.num_kv_heads == 1;
+    choose_families(host, plan_);
+  }
+  std::string line = text(kName, ": kernels ", plan_.families[0]->name);
+  if (plan_.num_lanes > 1)
+    line += text(" for queries up to ", plan_.longest[0], ", ", plan_.families[1]->name, " for longer ones");
+  host.log(ANYATTN_LOG_DEBUG, line);
+}
+
+void FlashAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
+  memory.scratch_bytes = scratch_bytes(plan_, limits);
+  memory.persistent_bytes = StepMetadata::persistent_bytes(plan_, limits);
+}
+
+uint32_t FlashAttn::warmup(const anyattn_limits& limits, void*, void*) {
+  for (int i = 0; i < plan_.num_lanes; ++i) plan_.families[i]->prepare(plan_.lane(i, limits_of(limits)));
+  return ANYATTN_GRAPH_ALWAYS;
+}
+
+void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
+  if (plan_.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "the problem's keys are ragged: there is no cache to update");
+  const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
+  const int64_t tokens = slots.shape(0);
+  if (tokens == 0) return;
+  const anyattn_cache cache = read_cache(layout_, args.cache);
+  cuda::Store to{};
+  const auto add = [&](int i, const anyattn_tensor& tensor, const char* name, uint32_t head_size, const PlaneLayout& plane) {
+    const auto rows = view<3>(tensor, {name, plan_.q_dtype, {tokens, plan_.cache.num_kv_heads, head_size}, true});
+    check_wide_rows(rows, name);
+    to.rows[i] = {reinterpret_cast<const char*>(rows.data),
+                  rows.stride_bytes[0],
+                  rows.stride_bytes[1],
+                  static_cast<int64_t>(plane.byte_offset),
+                  plane.token_bytes,
+                  plane.head_bytes,
+                  plan_.problem.num_kv_heads,
+                  static_cast<int32_t>(head_size * dtype_bytes(plan_.q_dtype))};
+  };
+  add(0, args.k, "k", plan_.cache.head_size, layout_.k);
+  add(1, args.v, "v", plan_.cache.head_size_v, layout_.v);
+  to.base = static_cast<char*>(cache.base);
+  to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
+  to.num_blocks = cache.num_blocks;
+  to.slots = slots.data();
+  to.num_tokens = static_cast<int32_t>(tokens);
+  to.block_size = plan_.problem.block_size;
+  cuda::store_rows(to, args.stream);
+}
+
+void FlashAttn::forward(const Metadata& metadata, const anyattn_forward_args& args) {
+  const int64_t tokens = metadata.ready_tokens();
+  if (tokens == 0) return;
+  check_softmax_scale(args.softmax_scale);
+  check_scratch_block(args.scratch, metadata.scratch_bytes());
+  const Problem& problem = plan_.problem;
+  Forward to{};
+  to.scratch = args.scratch;
+  to.softmax_scale = static_cast<float>(args.softmax_scale);
+  const auto q = view<3>(args.q, {"q", plan_.q_dtype, {tokens, problem.num_q_heads, problem.head_size}, true});
+  check_wide_rows(q, "q");
+  to.q = rows_of(q);
+  to.num_tokens = q.shape[0];
+  const auto out = view<3>(args.out, {"out", plan_.out_dtype, {tokens, problem.num_q_heads, problem.head_size_v}, true});
+  check_out(out);
+  to.out = rows_of(out);
+  const LseOut lse = read_lse(problem.lse != 0, args.lse, args.lse_base, tokens, problem.num_q_heads);
+  to.lse = lse.data;
+  to.lse_token_stride = lse.token_stride;
+  to.lse_head_stride = lse.head_stride;
+  to.lse_factor = static_cast<float>(lse.factor);
+  if (problem.sinks) to.sinks = read_per_head(args.sinks, "sinks", problem.num_q_heads);
+  if (problem.alibi != kAlibiNone) to.slopes = read_per_head(args.alibi_slopes, "alibi_slopes", problem.num_q_heads);
+  if (plan_.ragged) {
+    const auto k = view<3>(args.k, {"k", plan_.q_dtype, {kAnySize, problem.num_kv_heads, problem.head_size}, true});
+    const auto v = view<3>(args.v, {"v", plan_.q_dtype, {kAnySize, problem.num_kv_heads, problem.head_size_v}, true});
+    check_wide_rows(k, "k");
+    check_wide_rows(v, "v");
+    to.k = rows_of(k);
+    to.v = rows_of(v);
+    to.num_keys = std::min(k.shape[0], v.shape[0]);
+  } else {
+    const anyattn_cache cache = read_cache(layout_, args.cache);
+    to.k = rows_of(cache, layout_.k);
+    to.v = rows_of(cache, layout_.v);
+    to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
+    to.num_blocks = cache.num_blocks;
+  }
+  metadata.forward(to, args.stream);
+}
+
+void FlashAttn::merge_states(const anyattn_merge_args& args) {
+  cuda::Merge to{};
+  const auto add = [&](uint32_t i, const RawView<3>& part, const TensorView<const float, 2>& lse, double to_natural) {
+    to.dtype = part.dtype;
+    to.states[i] = {reinterpret_cast<const char*>(part.data),
+                    part.stride_bytes[0],
+                    part.stride_bytes[1],
+                    lse.data(),
+                    lse.stride(0),
+                    lse.stride(1),
+                    to_natural};
+  };
+  const auto [out, lse] = read_merge(args, plan_.problem.num_q_heads, cuda::kMaxStates, add);
+  to.num_states = static_cast<int32_t>(args.num_states);
+  to.out_dtype = out.dtype;
+  to.num_tokens = static_cast<int32_t>(out.shape[0]);
+  to.num_heads = plan_.problem.num_q_heads;
+  to.head_size = static_cast<int32_t>(out.shape[2]);
+  to.out = reinterpret_cast<char*>(out.data);
+  to.token_bytes = out.stride_bytes[0];
+  to.head_bytes = out.stride_bytes[1];
+  to.lse = lse.data;
+  to.lse_token_stride = lse.token_stride;
+  to.lse_head_stride = lse.head_stride;
+  to.from_natural = lse.factor;
+  cuda::merge_states(to, args.stream);
+}
+
+}  // namespace anyattn::flash

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "anyattn/problem_rules.hpp"
+
+namespace anyattn::flash {
+namespace {
+
+constexpr uint64_t kFeatures = feature_bit(ANYATTN_FEATURE_NON_CAUSAL) | feature_bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
+                               feature_bit(ANYATTN_FEATURE_WINDOW) | feature_bit(ANYATTN_FEATURE_SOFT_CAP) |
+                               feature_bit(ANYATTN_FEATURE_ALIBI) | feature_bit(ANYATTN_FEATURE_ALIBI_SQRT) |
+                               feature_bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | feature_bit(ANYATTN_FEATURE_SINKS) |
+                               feature_bit(ANYATTN_FEATURE_LSE) | feature_bit(ANYATTN_FEATURE_BATCH_INVARIANT) |
+                               feature_bit(ANYATTN_FEATURE_KV_TRANSFER) | feature_bit(ANYATTN_FEATURE_GRAPH);
+
+constexpr uint32_t kPreferredBlockSize = 64, kMaxHeadSize = 256;
+
+bool is_half(uint32_t dtype) { return dtype == ANYATTN_DTYPE_FLOAT16 || dtype == ANYATTN_DTYPE_BFLOAT16; }
+
+Dtype dtype_of(uint32_t dtype) {
+  return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
+}
+
+void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
+  if (facts.device_kind != ANYATTN_DEVICE_CUDA) {
+    reasons.add(ANYATTN_REASON_DEVICE, "device_kind", text(facts.device_kind), text(ANYATTN_DEVICE_CUDA));
+    return;
+  }
+  // The plugin carries machine code of 8.x and 9.x, which runs on no other major.
+  if (facts.arch_major != 8 && facts.arch_major != 9)
+    reasons.add(ANYATTN_REASON_DEVICE, "architecture", facts.architecture, "sm_80 to sm_90", "PORTABLE_ATTN takes newer ones");
+  const auto kernels = host.option("kernels", "auto");
+  if (kernels != "auto" && kernels != "sm80")
+    reasons.add(ANYATTN_REASON_OPTION, "kernels", std::string(kernels), "auto | sm80");
+  plan.device = {static_cast<int>(facts.arch_major), static_cast<int>(facts.arch_minor),
+                 static_cast<int>(facts.num_multiprocessors), static_cast<int>(facts.shared_memory_per_block)};
+}
+
+void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  plan.q_dtype = problem.q_dtype;
+  plan.out_dtype = problem.out_dtype;
+  plan.problem.dtype = plan.problem.kv_dtype = dtype_of(problem.q_dtype);
+  plan.problem.out_dtype = dtype_of(problem.out_dtype);
+  if (!is_half(problem.q_dtype))
+    reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), "float16, bfloat16",
+                problem.q_dtype == ANYATTN_DTYPE_FLOAT32 ? "the matrix units have no float32; PORTABLE_ATTN takes it" : "");
+  if (!is_float_dtype(problem.out_dtype))
+    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), "float32, float16, bfloat16");
+}
+
+void check_cache(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  plan.ragged = has_ragged_keys(problem, reasons);
+  if (plan.ragged) return;
+  const char* format = problem.kv_cache_dtype ? problem.kv_cache_dtype : "";
+  if (dtype_of_float_name(format) != problem.q_dtype)
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", *format ? format : "(none)", dtype_name(problem.q_dtype),
+                "a cache in the query's dtype");
+  const uint32_t block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
+  plan.cache = {problem.q_dtype, block_size, problem.num_kv_heads, problem.head_size, problem.head_size_v};
+  plan.problem.block_size = static_cast<int>(block_size);
+  plan.problem.head_major = 1;
+}
+
+void check_parameters(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  const ScoreRules rules = read_score_rules(problem, reasons);
+  plan.problem.causality = rules.causality;
+  plan.problem.window_left = rules.window_left;
+  plan.problem.window_right = rules.window_right;
+  plan.problem.soft_cap = static_cast<float>(rules.soft_cap);
+  plan.problem.alibi = rules.alibi;
+  plan.problem.sinks = plan.has(ANYATTN_FEATURE_SINKS);
+  plan.problem.invariant = plan.has(ANYATTN_FEATURE_BATCH_INVARIANT);
+  plan.problem.lse = plan.has(ANYATTN_FEATURE_LSE);
+}
+
+void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
+  check_kv_heads(problem, reasons);
+  if (anyattn_problem_has(&problem, ANYATTN_FEATURE_MLA)) return;  // named already; its sizes are another family's
+  require_multiple_of_8(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, kMaxHeadSize);
+  require_multiple_of_8(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, kMaxHeadSize);
+  plan.problem.head_size = static_cast<int>(problem.head_size);
+  plan.problem.head_size_v = static_cast<int>(problem.head_size_v);
+  plan.problem.num_q_heads = static_cast<int>(problem.num_q_heads);
+  plan.problem.num_kv_heads = static_cast<int>(problem.num_kv_heads);
+}
+
+}  // namespace
+
+void choose_families(const Host& host, Plan& plan) {
+  static constexpr const Family* kDecode[] = {&kSm80Decode};  // best first
+  static constexpr const Family* kPrefill[] = {&kSm80Prefill};
+  const bool general_only = host.option("kernels", "auto") == "sm80";
+  plan.num_lanes = 0;
+  const auto take = [&](auto& families) {
+    for (const Family* family : families) {
+      if (general_only && family != &kSm80Decode && family != &kSm80Prefill) continue;
+      const int longest = family->longest_query(plan.device, plan.problem);
+      if (longest == 0) continue;
+      plan.families[plan.num_lanes] = family;
+      plan.longest[plan.num_lanes++] = longest;
+      return;
+    }
+  };
+  take(kDecode);
+  if (plan.num_lanes == 0 || plan.longest[0] != kAnyQuery) take(kPrefill);
+}
+
+bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem, Reasons& reasons,
+                 Plan& plan) {
+  check_device(host, facts, reasons, plan);
+  plan.features = feature_word(problem);
+  if (plan.has(ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "on", "off", "FLASH_MLA takes MLA layers");
+  refuse_features(problem, kFeatures | feature_bit(ANYATTN_FEATURE_MLA), reasons);
+  refuse_exclusive_features(plan.features, reasons);
+  check_dtypes(problem, reasons, plan);
+  check_cache(problem, reasons, plan);
+  check_parameters(problem, reasons, plan);
+  check_heads(problem, reasons, plan);
+  check_phase(problem, reasons);
+  if (reasons.count() != 0) return false;
+  choose_families(host, plan);
+  return true;
+}
+
+Plan require_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem) {
+  const ReasonText all;
+  Reasons reasons(all.sink());
+  Plan plan;
+  if (!choose_plan(host, facts, problem, reasons, plan)) throw Error(ANYATTN_UNSUPPORTED, all.get());
+  return plan;
+}
+
+void fill_report(const Plan& plan, anyattn_support_report& report) {
+  report.block_size = static_cast<uint32_t>(plan.problem.block_size);
+  report.block_size_multiple = plan.ragged ? 0 : 1;
+  report.query_lengths = ANYATTN_QUERY_ANY;
+  report.graph_level = ANYATTN_GRAPH_ALWAYS;
+  report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
+  report.needs_host_lengths = 0;
+}
+
+Limits limits_of(const anyattn_limits& limits) {
+  return {static_cast<int>(limits.max_num_reqs), static_cast<int>(limits.max_num_tokens),
+          static_cast<int>(limits.max_query_len), static_cast<int>(limits.max_seq_len),
+          static_cast<int>(limits.max_blocks_per_req)};
+}
+
+}  // namespace anyattn::flash

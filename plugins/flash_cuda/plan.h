@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one decision: what a problem needs, whether it is done here, and which families of kernels do it. Stands behind supports,
+// memory and the calls alike.
+#pragma once
+
+#include "anyattn/host.hpp"
+#include "anyattn/kv_planes.hpp"
+#include "anyattn/problem.hpp"
+#include "params.h"
+
+namespace anyattn::flash {
+
+inline constexpr int kMaxLanes = 2;
+
+struct Plan {
+  uint64_t features = 0;  // word 0
+  bool ragged = false;
+  uint32_t q_dtype = 0, out_dtype = 0;  // ANYATTN_DTYPE_*
+  PlainCache cache{};                   // where keys are paged
+  Problem problem{};                    // as the kernels see it; head_major is decided by the spec
+  Device device{};
+  // A lane a family: the first takes queries up to longest[0], the second longer ones.
+  int num_lanes = 0;
+  const Family* families[kMaxLanes] = {};
+  int longest[kMaxLanes] = {};
+
+  bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
+  Lane lane(int i, const Limits& limits) const {
+    return {problem, device, limits, i == 0 ? 0 : longest[i - 1] + 1, longest[i]};
+  }
+};
+
+// Fills `plan`, or names every reason against it. True without reasons.
+bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem, Reasons& reasons,
+                 Plan& plan);
+
+// The same for impl_create: throws UNSUPPORTED with the reasons in one sentence.
+Plan require_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem);
+
+// Which families a problem gets on a device: a function of both and of the option `kernels` alone. Called again when the spec
+// has said how blocks lie.
+void choose_families(const Host& host, Plan& plan);
+
+void fill_report(const Plan& plan, anyattn_support_report& report);
+
+Limits limits_of(const anyattn_limits& limits);
+
+}  // namespace anyattn::flash

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Defines one instance. Included by the units that the build writes from instances.txt.
+#pragma once
+
+#include "sm80/attend.cuh"
+#include "sm80/instances.h"
+
+namespace anyattn::flash::sm80 {
+
+template <int kDtype, int kHead, bool kPrefill>
+Instance instance() {
+  using Element = std::conditional_t<kDtype == kF16, __half, __nv_bfloat16>;
+  static constexpr Tile kTile = tile_of(kHead, kPrefill);
+  return {[] {
+            return cudaFuncSetAttribute(attend<Element, kHead, kPrefill>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        kTile.shared_bytes());
+          },
+          [](const Call& call, cudaStream_t stream) {
+            attend<Element, kHead, kPrefill><<<call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), stream>>>(call);
+            return cudaGetLastError();
+          }};
+}
+
+}  // namespace anyattn::flash::sm80

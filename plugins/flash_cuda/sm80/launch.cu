@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// The general path as two families: decode (16 rows a unit, four warps share the keys) and prefill (up to 128 rows).
+#include <algorithm>
+
+#include "anyattn/call_checks.hpp"
+#include "cuda_common/check.h"
+#include "sm80/instances.h"
+#include "sm80/merge.cuh"
+#include "sm80/schedule.cuh"
+
+namespace anyattn::flash {
+namespace sm80 {
+namespace {
+
+using cuda::check;
+
+template <bool kPrefill>
+Tile tile_for(const Problem& problem) {
+  return tile_of(head_of(std::max(problem.head_size, problem.head_size_v)), kPrefill);
+}
+
+template <bool kPrefill>
+Instance instance_for(const Problem& problem) {
+  const int head = tile_for<kPrefill>(problem).head;
+  const auto of = [&]<int kDtype> {
+    return head == 64    ? instance<kDtype, 64, kPrefill>()
+           : head == 128 ? instance<kDtype, 128, kPrefill>()
+                         : instance<kDtype, 256, kPrefill>();
+  };
+  return problem.dtype == kF16 ? of.template operator()<kF16>() : of.template operator()<kBF16>();
+}
+
+// The lane's cut, its lists laid into `persistent`; null counts only.
+template <bool kPrefill>
+Work make_work(const Lane& lane, const void* persistent, uint64_t* bytes = nullptr) {
+  const Problem& problem = lane.problem;
+  const Tile tile = tile_for<kPrefill>(problem);
+  Work work{};
+  const int fits =
+      lane.device.shared_memory_per_block / tile.shared_bytes();  // the multiprocessor has about as much as a block
+  work.num_blocks = lane.device.num_multiprocessors * std::clamp(fits, 1, tile.blocks);
+  const int pieces = (problem.group() + tile.rows - 1) / tile.rows;
+  work.heads = (problem.group() + pieces - 1) / pieces;
+  work.tokens = tile.rows / work.heads;
+  work.head_units = problem.num_kv_heads * ((problem.group() + work.heads - 1) / work.heads);
+  work.keys = tile.keys;
+  work.min_tiles = kPrefill ? 4 : 1;  // a cut of prefill costs a second start and a merge of all its rows
+  work.invariant = problem.invariant;
+  work.min_query = lane.min_query;
+  work.max_query = lane.max_query;
+  const uint64_t items = static_cast<uint64_t>(lane.limits.max_num_tokens / work.tokens) + lane.limits.max_num_reqs;
+  Carver carver(const_cast<void*>(persistent));
+  work.places = carver.take<Place>(work.num_blocks + 1);
+  work.items = carver.take<Item>(items);
+  work.before = carver.take<int64_t>(items);
+  work.first = carver.take<int32_t>(lane.limits.max_num_reqs);
+  if (bytes) *bytes = carver.used();
+  return work;
+}
+
+template <bool kPrefill>
+int longest_query(const Device& device, const Problem& problem) {
+  const int size = std::max(problem.head_size, problem.head_size_v);
+  if (device.arch_major < 8 || head_of(size) == 0 || problem.kv_dtype != problem.dtype) return 0;
+  if (kPrefill) return kAnyQuery;
+  const int rows = tile_of(head_of(size), false).rows;
+  return std::max(1, rows / problem.group());  // one unit a kv head, so that each key is read once
+}
+
+template <bool kPrefill>
+Memory memory(const Lane& lane) {
+  Memory memory{};
+  const Work work = make_work<kPrefill>(lane, nullptr, &memory.persistent_bytes);
+  const Tile tile = tile_for<kPrefill>(lane.problem);
+  if (!lane.problem.invariant)
+    memory.scratch_bytes = uint64_t{2} * work.num_blocks * tile.rows * part_floats(tile) * sizeof(float);
+  return memory;
+}
+
+template <bool kPrefill>
+void prepare(const Lane& lane) {
+  check(instance_for<kPrefill>(lane.problem).prepare(), "the shared memory of a kernel");
+}
+
+template <bool kPrefill>
+void update(const Lane& lane, const Update& to, void* stream) {
+  schedule<<<1, kScheduleThreads, 0, static_cast<cudaStream_t>(stream)>>>(make_work<kPrefill>(lane, to.persistent),
+                                                                          mask_of(lane.problem), to.batch, to.kept);
+  check(cudaGetLastError(), "metadata_update");
+}
+
+// Queues the merge; on sm_90 it may begin while the attention launch drains, and waits itself.
+void launch_merge(const Lane& lane, const Call& call, const Tile& tile, cudaStream_t stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(call.work.num_blocks, tile.rows / 4);
+  config.blockDim = dim3(kMergeThreads);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = lane.device.arch_major >= 9 ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, merge_parts, call, tile.rows, tile.head), "forward");
+}
+
+template <bool kPrefill>
+void forward(const Lane& lane, const Forward& f, void* stream) {
+  const Problem& problem = lane.problem;
+  Call call{};
+  call.f = f;
+  call.work = make_work<kPrefill>(lane, f.persistent);
+  call.mask = mask_of(problem);
+  call.group = problem.group();
+  call.num_kv_heads = problem.num_kv_heads;
+  call.head_size = problem.head_size;
+  call.head_size_v = problem.head_size_v;
+  call.block_size = problem.block_size;
+  call.out_dtype = problem.out_dtype;
+  call.alibi = problem.alibi;
+  call.soft_cap = problem.soft_cap;
+  call.factor = call.biased() ? 1.f : f.softmax_scale * kLog2e;
+  const auto on = static_cast<cudaStream_t>(stream);
+  check(instance_for<kPrefill>(problem).launch(call, on), "forward");
+  if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), on);
+}
+
+template <bool kPrefill>
+constexpr Family family(const char* name) {
+  return {name, longest_query<kPrefill>, memory<kPrefill>, prepare<kPrefill>, update<kPrefill>, forward<kPrefill>};
+}
+
+}  // namespace
+}  // namespace sm80
+
+constinit const Family kSm80Decode = sm80::family<false>("sm80_decode");
+constinit const Family kSm80Prefill = sm80::family<true>("sm80_prefill");
+
+}  // namespace anyattn::flash

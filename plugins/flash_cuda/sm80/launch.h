@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launch of the general path is given. Included by its host code and kernels.
+#pragma once
+
+#include "params.h"
+#include "sm80/work.h"
+
+#ifdef __CUDACC__
+#define ANYATTN_FLASH_BOTH __host__ __device__
+#else
+#define ANYATTN_FLASH_BOTH
+#endif
+
+namespace anyattn::flash::sm80 {
+
+inline constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
+
+struct Call {
+  Forward f;
+  Work work;
+  Mask mask;
+  int group, num_kv_heads, head_size, head_size_v, block_size, out_dtype;
+  int alibi;       // Alibi
+  float soft_cap;  // 0: none
+  float factor;    // from a score of the softmax to base 2: softmax_scale * log2(e), or 1 where logit() has done it
+
+  // Something is added to or done with a scaled score.
+  ANYATTN_FLASH_BOTH bool biased() const { return soft_cap != 0 || alibi != kAlibiNone; }
+
+  // Scratch: partial result `index`, floats_each of them apart.
+  ANYATTN_FLASH_BOTH float* part(int64_t index, int floats_each) const {
+    return static_cast<float*>(f.scratch) + index * floats_each;
+  }
+};
+
+}  // namespace anyattn::flash::sm80

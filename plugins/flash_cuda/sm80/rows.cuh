@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// A unit's rows on their way out: sink, scale, log-sum-exp, the three output dtypes, rows that no request owns. Included by the
+// attention kernel and by the merge.
+#pragma once
+
+#include "cuda_common/convert.cuh"
+#include "cuda_common/softmax.cuh"
+#include "sm80/launch.h"
+#include "visible.cuh"
+
+namespace anyattn::flash::sm80 {
+
+// A piece of a unit: rows of one item, heads of one kv head, keys [first_key, last_key).
+struct Unit {
+  const int32_t* table;  // blocks of the request; ragged: its first key
+  int tokens, heads;
+  int first_key, last_key, keys;  // keys: of the request
+  int kv_head, first_head;
+  int64_t first_row;   // of q, out and lse
+  int first_position;  // of that row in its request
+  bool causal;
+};
+
+__device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item& item, int head_unit, int from, int to) {
+  const int pieces = call.work.head_units / call.num_kv_heads;  // units of one kv head
+  const int row = batch.query_start_loc[item.req], rows = batch.query_start_loc[item.req + 1] - row;
+  Unit u;
+  u.table = call.block_size > 0 ? batch.block_table + item.req * batch.table_stride : batch.key_start_loc + item.req;
+  u.tokens = item.tokens;
+  u.kv_head = head_unit / pieces;
+  u.first_head = u.kv_head * call.group + head_unit % pieces * call.work.heads;
+  u.heads = min(call.work.heads, (u.kv_head + 1) * call.group - u.first_head);
+  u.keys = batch.seq_lens[item.req];
+  u.first_key = item.key_begin + from;
+  u.last_key = min(item.key_end, item.key_begin + to);
+  u.first_row = row + item.first_token;
+  u.first_position = u.keys - rows + item.first_token;
+  u.causal = is_causal(call.mask, batch, item.req);
+  return u;
+}
+
+// What a row's sums are multiplied by, and its natural log-sum-exp; the sink counts in both. top: maximum in base 2.
+struct RowEnd {
+  float scale, lse;
+};
+__device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float top, float sum) {
+  float shrink = 1;
+  if (call.f.sinks) {
+    const float sink = call.f.sinks[u.first_head + row % u.heads] * kLog2e, highest = fmaxf(top, sink);
+    if (highest == cuda::kMinusInfinity) return {0, highest};
+    shrink = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest);
+    sum = sum * shrink + cuda::exp2_fast(sink - highest);
+    top = highest;
+  }
+  if (top == cuda::kMinusInfinity) return {0, top};
+  return {shrink / sum, (top + cuda::log2_fast(sum)) * kLn2};
+}
+
+__device__ inline void write_lse(const Call& call, const Unit& u, int row, float lse) {
+  if (call.f.lse)
+    call.f.lse[(u.first_row + row / u.heads) * call.f.lse_token_stride +
+               (u.first_head + row % u.heads) * call.f.lse_head_stride] = lse * call.f.lse_factor;
+}
+
+__device__ inline void store_two(char* row, int dtype, int column, float first, float second) {
+  if (dtype == kBF16)
+    *reinterpret_cast<uint32_t*>(row + 2 * column) = cuda::pack2<__nv_bfloat16>(first, second);
+  else if (dtype == kF16)
+    *reinterpret_cast<uint32_t*>(row + 2 * column) = cuda::pack2<__half>(first, second);
+  else
+    *reinterpret_cast<float2*>(row + 4 * column) = {first, second};
+}
+
+// Two neighbouring columns of a row of out; columns past head_size_v are the tile's, not the tensor's.
+__device__ inline void write_two(const Call& call, const Unit& u, int row, int column, float first, float second) {
+  if (column >= call.head_size_v) return;
+  char* to = call.f.out.data + (u.first_row + row / u.heads) * call.f.out.token_bytes +
+             (u.first_head + row % u.heads) * call.f.out.head_bytes;
+  store_two(to, call.out_dtype, column, first, second);
+}
+
+// Rows past the last request: 0 and -inf.
+__device__ inline void clear_rows(const Call& call, const Batch& batch) {
+  const int from = batch.num_reqs > 0 ? batch.query_start_loc[batch.num_reqs] : 0, heads = call.group * call.num_kv_heads;
+  for (int64_t i = static_cast<int64_t>(from) * heads + blockIdx.x; i < static_cast<int64_t>(batch.num_tokens) * heads;
+       i += gridDim.x) {
+    const int64_t token = i / heads, head = i % heads;
+    char* row = call.f.out.data + token * call.f.out.token_bytes + head * call.f.out.head_bytes;
+    for (int column = 2 * threadIdx.x; column < call.head_size_v; column += 2 * blockDim.x)
+      store_two(row, call.out_dtype, column, 0, 0);
+    if (threadIdx.x == 0 && call.f.lse)
+      call.f.lse[token * call.f.lse_token_stride + head * call.f.lse_head_stride] = cuda::kMinusInfinity;
+  }
+}
+
+}  // namespace anyattn::flash::sm80

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// metadata_update of the general path: one block lays all keys of all units in one line, which the blocks of forward share in equal
+// pieces. Balanced whatever the lengths are, and at most one cut a block (stream-K, arXiv:2301.03598). Included by launch.cu.
+#pragma once
+
+#include "sm80/work.h"
+#include "visible.cuh"
+
+namespace anyattn::flash::sm80 {
+
+inline constexpr int kScheduleThreads = 512;
+
+// Sum of `value` over the threads before this one; total: over all.
+__device__ inline int64_t scan(int64_t value, int64_t* total) {
+  __shared__ int64_t sums[kScheduleThreads / 32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int64_t sum = value;
+  for (int step = 1; step < 32; step *= 2) {
+    const int64_t other = __shfl_up_sync(0xffffffffu, sum, step);
+    if (lane >= step) sum += other;
+  }
+  __syncthreads();  // the sums of the call before have been read
+  if (lane == 31) sums[warp] = sum;
+  __syncthreads();
+  int64_t before = 0, all = 0;
+  for (int w = 0; w < kScheduleThreads / 32; ++w) {
+    if (w < warp) before += sums[w];
+    all += sums[w];
+  }
+  *total = all;
+  return before + sum - value;
+}
+
+// The last index in [0, count) with values[index] <= wanted; values ascend and values[0] <= wanted.
+template <class T>
+__device__ int last_not_above(const T* values, int count, T wanted) {
+  int low = 0, high = count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (values[middle] <= wanted)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+__device__ inline int items_of(const Work& work, const Batch& batch, int req) {
+  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
+  return rows < work.min_query || rows > work.max_query ? 0 : (rows + work.tokens - 1) / work.tokens;
+}
+
+__device__ inline Item make_item(const Work& work, const Mask& mask, const Batch& batch, int req, int index) {
+  Item item;
+  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req], keys = batch.seq_lens[req];
+  item.req = req;
+  item.first_token = index * work.tokens;
+  item.tokens = min(work.tokens, rows - item.first_token);
+  const Interval seen = visible_to_rows(mask, is_causal(mask, batch, req), keys, keys - rows + item.first_token, item.tokens);
+  item.key_begin = seen.begin;
+  item.key_end = seen.end;
+  item.tiles = max(1, (seen.end - seen.begin + work.keys - 1) / work.keys);
+  return item;
+}
+
+// Tile `at` of the line, as a place.
+__device__ inline Place place_at(const Work& work, int num_items, int64_t at) {
+  Place place{};
+  place.item = last_not_above(work.before, num_items, at / work.head_units);
+  place.first = work.items[place.item];
+  const int64_t rest = at - work.before[place.item] * work.head_units;
+  place.head = static_cast<int>(rest / place.first.tiles);
+  place.tile = static_cast<int>(rest % place.first.tiles);
+  return place;
+}
+
+__global__ void __launch_bounds__(kScheduleThreads) schedule(const Work work, const Mask mask, const Batch batch, Batch* kept) {
+  if (threadIdx.x == 0) *kept = batch;
+  int64_t num_items = 0, num_tiles = 0, total = 0;
+  for (int first = 0; first < batch.num_reqs; first += kScheduleThreads) {
+    const int req = first + threadIdx.x;
+    const int64_t before = scan(req < batch.num_reqs ? items_of(work, batch, req) : 0, &total);
+    if (req < batch.num_reqs) work.first[req] = static_cast<int32_t>(num_items + before);
+    num_items += total;
+  }
+  __syncthreads();
+  for (int first = 0; first < num_items; first += kScheduleThreads) {
+    const int index = first + threadIdx.x;
+    int tiles = 0;
+    if (index < num_items) {
+      const int req =
+          last_not_above(work.first, batch.num_reqs, index);  // requests without items share their index: the last counts
+      const Item item = make_item(work, mask, batch, req, index - work.first[req]);
+      work.items[index] = item;
+      tiles = item.tiles;
+    }
+    const int64_t before = scan(tiles, &total);
+    if (index < num_items) work.before[index] = num_tiles + before;
+    num_tiles += total;
+  }
+  __syncthreads();
+  const int64_t all = num_tiles * work.head_units;
+  const int used = static_cast<int>(min(static_cast<int64_t>(work.num_blocks), (all + work.min_tiles - 1) / work.min_tiles));
+  for (int b = threadIdx.x; b <= work.num_blocks; b += kScheduleThreads) {
+    Place place{};
+    place.item = static_cast<int32_t>(num_items);
+    if (b < used) place = place_at(work, static_cast<int>(num_items), all * b / used);
+    if (work.invariant && place.tile > 0) {  // the whole unit belongs to the block in which it begins
+      place.tile = 0;
+      if (++place.head == work.head_units) {
+        place.head = 0;
+        ++place.item;
+      }
+      if (place.item < num_items) place.first = work.items[place.item];
+    }
+    work.places[b] = place;
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; b + 1 < used; b += kScheduleThreads) {
+    const Place next = work.places[b + 1], own = work.places[b];
+    if (next.tile == 0 || (own.item == next.item && own.head == next.head && own.tile > 0)) continue;
+    // Block p begins at floor(all p / used): the last one before the unit's end.
+    const int64_t end = all * (b + 1) / used + next.first.tiles - next.tile;
+    work.places[b].merge_last = static_cast<int32_t>((end * used + all - 1) / all - 1);
+  }
+}
+
+}  // namespace anyattn::flash::sm80

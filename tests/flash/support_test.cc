@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// What FLASH_ATTN answers on a machine without a GPU: supports, sizes and specs from the facts of devices that are not here.
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "anyattn/kv_cache.hpp"
+#include "anyattn/plugin.h"
+#include "anyattn/problem.hpp"
+#include "doctest/doctest.h"
+
+namespace {
+
+const anyattn_backend& flash_attn() {
+  static const anyattn_backend* backend = [] {
+    void* file = dlopen(ANYATTN_PLUGIN_DIR "/flash_cuda/anyattn_flash_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    REQUIRE_MESSAGE(file, dlerror());
+    const auto enter = reinterpret_cast<anyattn_plugin_entry_fn>(dlsym(file, ANYATTN_PLUGIN_ENTRY_NAME));
+    const anyattn_plugin* plugin = nullptr;
+    REQUIRE(enter(ANYATTN_ABI_VERSION_CURRENT, ANYATTN_ABI_VERSION_CURRENT, nullptr, &plugin, nullptr) == ANYATTN_OK);
+    REQUIRE(plugin->num_backends == 1);
+    return plugin->backends[0];
+  }();
+  return *backend;
+}
+
+// A host with one option that keeps log lines.
+struct OneOptionHost {
+  explicit OneOptionHost(const char* kernels = "auto") {
+    option = {ANYATTN_OPTION_SIZE, 0, "kernels", kernels};
+    host.struct_size = ANYATTN_HOST_SIZE;
+    host.abi_version = ANYATTN_ABI_VERSION_CURRENT;
+    host.context = this;
+    host.log = [](void* context, int32_t, const char* line) { static_cast<OneOptionHost*>(context)->lines.emplace_back(line); };
+    host.num_options = 1;
+    host.option_stride = sizeof option;
+    host.options = &option;
+  }
+  OneOptionHost(const OneOptionHost&) = delete;
+  OneOptionHost& operator=(const OneOptionHost&) = delete;
+
+  std::vector<std::string> lines;
+  anyattn_option option{};
+  anyattn_host host{};
+};
+
+anyattn_device_facts device(uint32_t major, uint32_t minor, const char* architecture, uint32_t multiprocessors,
+                            uint32_t shared_bytes) {
+  anyattn_device_facts facts{};
+  facts.struct_size = ANYATTN_DEVICE_FACTS_SIZE;
+  facts.device_kind = ANYATTN_DEVICE_CUDA;
+  facts.arch_major = major;
+  facts.arch_minor = minor;
+  facts.num_multiprocessors = multiprocessors;
+  facts.shared_memory_per_block = shared_bytes;
+  facts.architecture = architecture;
+  facts.name = "test";
+  return facts;
+}
+const anyattn_device_facts kH200 = device(9, 0, "sm_90", 132, 232448), kA100 = device(8, 0, "sm_80", 108, 166912),
+                           kL40 = device(8, 9, "sm_89", 142, 101376), kB200 = device(10, 0, "sm_100", 148, 232448);
+
+// Llama-3.1-8B's layer.
+struct Asked {
+  Asked() {
+    problem.struct_size = ANYATTN_PROBLEM_SIZE;
+    problem.num_feature_words = 1;
+    problem.features = &features;
+    problem.num_q_heads = 32;
+    problem.num_kv_heads = 8;
+    problem.head_size = problem.head_size_v = 128;
+    problem.q_dtype = problem.out_dtype = ANYATTN_DTYPE_BFLOAT16;
+    problem.kv_cache_dtype = "bfloat16";
+  }
+  Asked(const Asked&) = delete;
+  Asked& operator=(const Asked&) = delete;
+  void set(uint32_t feature) { features |= uint64_t{1} << feature; }
+
+  uint64_t features = 0;
+  anyattn_problem problem{};
+};
+
+struct Answer {
+  std::string reasons;
+  anyattn_support_report report{};
+};
+Answer ask(const anyattn_device_facts& facts, const Asked& asked, const char* kernels = "auto") {
+  const OneOptionHost host(kernels);
+  const anyattn::ReasonText reasons;
+  Answer answer;
+  answer.report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
+  REQUIRE(flash_attn().supports(&host.host, &facts, &asked.problem, reasons.sink(), &answer.report, nullptr) == ANYATTN_OK);
+  answer.reasons = reasons.get();
+  CHECK((answer.report.supported == 1) == answer.reasons.empty());
+  return answer;
+}
+
+}  // namespace
+
+TEST_CASE("flash_attn_takes_llama_on_ampere_ada_and_hopper") {
+  const Asked llama;
+  for (const anyattn_device_facts* facts : {&kH200, &kA100, &kL40}) {
+    const Answer answer = ask(*facts, llama);
+    CHECK(answer.reasons == "");
+    CHECK(answer.report.block_size == 64);
+    CHECK(answer.report.graph_level == ANYATTN_GRAPH_ALWAYS);
+    CHECK(answer.report.query_lengths == ANYATTN_QUERY_ANY);
+  }
+}
+
+TEST_CASE("flash_attn_refuses_with_the_value_and_what_is_allowed") {
+  const auto refusal = [](auto change) {
+    Asked asked;
+    change(asked);
+    return ask(kH200, asked).reasons;
+  };
+  CHECK(refusal([](Asked& a) { a.problem.head_size = 260; }) == "head_size=260 (allowed: multiples of 8 up to 256)");
+  CHECK(refusal([](Asked& a) { a.problem.head_size_v = 36; }) == "head_size_v=36 (allowed: multiples of 8 up to 256)");
+  CHECK(refusal([](Asked& a) { a.problem.num_kv_heads = 5; }) ==
+        "num_kv_heads=5 for 32 q heads (allowed: a divisor of num_q_heads)");
+  CHECK(refusal([](Asked& a) { a.problem.kv_cache_dtype = "int8_per_token_head"; }) ==
+        "kv_cache_dtype=int8_per_token_head (allowed: bfloat16)");
+  CHECK(refusal([](Asked& a) {
+          a.problem.q_dtype = ANYATTN_DTYPE_FLOAT32;
+          a.problem.kv_cache_dtype = "float32";
+        }) == "q_dtype=float32 (allowed: float16, bfloat16)");
+  CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_SPARSE_TOPK); }) == "sparse_topk=on (allowed: off)");
+  CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_MLA); }) == "mla=on (allowed: off)");
+}
+
+TEST_CASE("flash_attn_names_the_devices_it_has_code_for") {
+  const Asked llama;
+  CHECK(ask(kB200, llama).reasons == "architecture=sm_100 (allowed: sm_80 to sm_90)");
+  CHECK(ask(device(7, 5, "sm_75", 40, 65536), llama).reasons == "architecture=sm_75 (allowed: sm_80 to sm_90)");
+}
+
+TEST_CASE("flash_attn_option_kernels_is_checked_and_obeyed") {
+  Asked llama;
+  CHECK(ask(kH200, llama, "sm70").reasons == "kernels=sm70 (allowed: auto | sm80)");
+  OneOptionHost host("sm80");
+  llama.problem.block_size = 64;
+  std::vector<std::string> names;
+  struct Kept {
+    anyattn_impl* impl;
+    OneOptionHost* host;
+    const Asked* asked;
+  } kept{nullptr, &host, &llama};
+  const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
+    auto& to = *static_cast<Kept*>(context);
+    if (std::string(spec->name) == "HND")
+      CHECK(flash_attn().impl_create(&to.host->host, &kH200, &to.asked->problem, spec, &to.impl, nullptr) == ANYATTN_OK);
+  };
+  REQUIRE(flash_attn().kv_cache_spec(&host.host, &kH200, &llama.problem, accept, &kept, nullptr) == ANYATTN_OK);
+  REQUIRE(kept.impl);
+  CHECK(host.lines ==
+        std::vector<std::string>{"FLASH_ATTN: kernels sm80_decode for queries up to 4, sm80_prefill for longer ones"});
+
+  // Enough for every batch: the bytes grow with each limit and do not depend on anything else.
+  anyattn_limits limits{ANYATTN_LIMITS_SIZE, 8, 64, 16, 1024, 16};
+  anyattn_memory small{}, large{};
+  small.struct_size = large.struct_size = ANYATTN_MEMORY_SIZE;
+  REQUIRE(flash_attn().memory(kept.impl, &limits, &small, nullptr) == ANYATTN_OK);
+  limits.max_num_reqs = 256;
+  limits.max_num_tokens = 8192;
+  REQUIRE(flash_attn().memory(kept.impl, &limits, &large, nullptr) == ANYATTN_OK);
+  CHECK(small.scratch_bytes > 0);
+  CHECK(large.scratch_bytes == small.scratch_bytes);
+  CHECK(large.persistent_bytes > small.persistent_bytes);
+
+  // No driver here: a sentence, no crash.
+  char words[400] = "";
+  anyattn_error error{words, sizeof words, 0, 0, 0};
+  uint32_t level = 0;
+  const int32_t status = flash_attn().warmup(kept.impl, &limits, nullptr, nullptr, &level, &error);
+  if (status != ANYATTN_OK) CHECK(std::string(words).find("FLASH_ATTN: ") == 0);
+  flash_attn().impl_destroy(kept.impl);
+}
