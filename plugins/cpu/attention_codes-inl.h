@@ -7,9 +7,9 @@
 //
 // No code is turned into a float. Fixed point errs by 2^-16 of the largest element of q, and of the largest weight of a step;
 // the bfloat16 a query comes in errs by 2^-9 of each. Zero points of 4-bit rows come off by q's sum and the weights' sum.
-// Whatever else a unit may need (cap, ALiBi, more rows, float32 outputs) goes to the tile kernel of attention_tiles-inl.h.
+// Whatever else a unit may need (cap, ALiBi, more rows, float32 outputs) goes to the other tile kernels.
 #pragma once
-#include "attention_tiles-inl.h"
+#include "attention_few-inl.h"
 #include "quantised-inl.h"
 
 namespace anyattn::cpu {
@@ -51,8 +51,8 @@ constexpr bool is_four_bits(const Int8Rows*) { return false; }
 
 // kSize: 64 or 128 values a row of K and of V.
 template <class Rows, int kSize>
-struct CodeAttention : TileAttention<Rows, 4> {
-  using Base = TileAttention<Rows, 4>;
+struct CodeAttention : TileSoftmax<Rows, 4> {
+  using Base = TileSoftmax<Rows, 4>;
   using Base::count;
   using Base::current;
   using Base::fetched;
@@ -129,7 +129,7 @@ struct CodeAttention : TileAttention<Rows, 4> {
       Base::fetch(next.rows[fetched], Rows::bytes(kSize));
   }
 
-  void read_scales() {
+  void read_code_scales() {
     const StepRows& rows = steps[current];
     for (int i = 0; i < kStepKeys; ++i) {
       w.k_scales[i] = i < count ? Rows::scale(rows.k[i], kSize) : 0.f;
@@ -217,7 +217,7 @@ struct CodeAttention : TileAttention<Rows, 4> {
       _mm512_store_ps(w.scores + i * 16, s);
       top[i % 2] = _mm512_max_ps(s, top[i % 2]);
     }
-    __m512 base = Base::move_max(Base::across_keys_max(_mm512_max_ps(top[0], top[1])), 0);
+    __m512 base = Base::move_max(Base::across_keys_max(_mm512_max_ps(top[0], top[1])), 0, *this);
     base = _mm512_mask_mov_ps(base, _mm512_cmp_ps_mask(base, none, _CMP_EQ_OQ), _mm512_setzero_ps());
     __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()}, most[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     __m512 poison = _mm512_setzero_ps();  // NaN where a scale of V is not finite
@@ -281,7 +281,7 @@ struct CodeAttention : TileAttention<Rows, 4> {
 
   // O[row] += step[row] * (sums - zeros[row]); columns stay as quad_values left them.
   void add_values(__m512 step, __m512 zeros) {
-    alignas(64) int32_t sums_of[8 * 16];
+    alignas(64) int32_t sums_of[kSize / 16][8 * 16];
     alignas(64) float steps_of[16], zeros_of[16];
     _mm512_store_ps(steps_of, step);
     _mm512_store_ps(zeros_of, zeros);
@@ -298,10 +298,13 @@ struct CodeAttention : TileAttention<Rows, 4> {
         tile_load<kCodeV>(v + 16 * kSize * 4, kSize * 4);
         tile_dot_bytes<kCodeO, kCodeP1, kCodeV>();
       }
-      tile_store<kCodeO>(sums_of, 64);
+      tile_store<kCodeO>(sums_of[column / 16], 64);
+    }
+    for (int column = 0; column < kSize; column += 16) {
+      const int32_t* of = sums_of[column / 16];
       for (uint32_t row = 0; row < w.rows; ++row) {
-        const __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(sums_of + row * 16));
-        const __m512 low = _mm512_cvtepi32_ps(_mm512_load_si512(sums_of + (4 + row) * 16));
+        const __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(of + row * 16));
+        const __m512 low = _mm512_cvtepi32_ps(_mm512_load_si512(of + (4 + row) * 16));
         __m512 all = _mm512_fmadd_ps(high, _mm512_set1_ps(256.f), low);
         if constexpr (kFourBits) all = _mm512_sub_ps(all, _mm512_set1_ps(zeros_of[row]));
         float* out = w.out + row * w.out_stride + column;
@@ -331,20 +334,16 @@ struct CodeAttention : TileAttention<Rows, 4> {
     Base::start();
     tile_load<kCodeQ0>(w.q, 32);
     if (kChunks == 2) tile_load<kCodeQ1>(w.q + 512, 32);
-    const auto keys_at = [&](int64_t key) {
-      const int64_t left = u.key_end - key;
-      return left < kStepKeys ? static_cast<int>(left > 0 ? left : 0) : kStepKeys;
-    };
-    next_count = keys_at(u.key_begin);
+    next_count = Base::keys_at(u.key_begin);
     if (next_count && !Base::find_step(u.key_begin, next_count, steps[1])) return 1;
     fetched = 0;
     fetch_next(2 * kStepKeys);
     for (int64_t key = u.key_begin; key < u.key_end; key += kStepKeys) {
       current ^= 1;
-      count = next_count, next_count = keys_at(key + kStepKeys);
+      count = next_count, next_count = Base::keys_at(key + kStepKeys);
       if (!Base::find_step(key + kStepKeys, next_count, steps[current ^ 1])) return 1;
       fetched = 0;
-      read_scales();
+      read_code_scales();
       score();
       __m512 zeros;
       const __m512 step = softmax(&zeros);

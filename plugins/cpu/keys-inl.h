@@ -7,6 +7,8 @@
 //   kInPlace     rows are bfloat16 as they lie: a tile may be read without a copy
 //   kScaled      rows carry a float32 scale: K's multiplies the logit, V's the weight, so loads give unscaled elements
 //   kBytes       of an element, rounded up; 4 says that loads convert nothing
+//   kMixed       copy_mixed exists: rows of a multiple of 64 elements as bfloat16, each 64 in the order that unpacking leaves:
+//                0-7, 16-23, 32-39, 48-55, 8-15, 24-31, 40-47, 56-63
 //   bytes        of a row of `size` elements with its scale, for prefetching
 //   load         elements [at, at + kLanes) as float32; at is a multiple of kLanes
 //   load_n       the first n of them, zeros behind; nothing behind them is touched
@@ -23,6 +25,7 @@ struct PlainRows {
   static constexpr bool kPairs = false;
   static constexpr bool kInPlace = false;
   static constexpr bool kScaled = false;
+  static constexpr bool kMixed = false;
   static constexpr int kBytes = Element::kBytes;
   static int64_t bytes(uint32_t size) { return static_cast<int64_t>(size) * kBytes; }
   static Vec load(const char* row, uint32_t at) { return cpu::load(row + static_cast<size_t>(at) * kBytes, Element{}); }

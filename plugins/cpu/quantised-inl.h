@@ -35,10 +35,39 @@ inline __m512i bf16_of_float8(__m512i words) {
   return _mm512_ternarylogic_epi64(value, _mm512_slli_epi16(words, 8), _mm512_set1_epi16(static_cast<int16_t>(0x8000)), 0xf8);
 }
 
+#if defined(__AVX512VBMI__)
+// bfloat16 of all codes without their sign, a plane for each of its bytes: a table of 128 bytes is one instruction.
+template <class Float8>
+struct Float8Planes {
+  alignas(64) uint8_t low[128], high[128];
+  constexpr Float8Planes() : low(), high() {
+    constexpr int kFraction = Float8::kFraction;
+    for (int code = 0; code < 128; ++code) {
+      int exponent = code >> kFraction, fraction = code & ((1 << kFraction) - 1);
+      uint32_t bits = 0;
+      if (kFraction == 2 ? exponent == 31 : code == 127) {
+        bits = 0x7f80u | static_cast<uint32_t>(fraction << (7 - kFraction));
+      } else if (exponent > 0 || fraction > 0) {
+        if (exponent == 0) {
+          for (exponent = 1; fraction < 1 << kFraction; --exponent) fraction *= 2;
+          fraction -= 1 << kFraction;
+        }
+        bits = static_cast<uint32_t>((exponent + 127 - Float8::kBias) << 7 | fraction << (7 - kFraction));
+      }
+      low[code] = static_cast<uint8_t>(bits);
+      high[code] = static_cast<uint8_t>(bits >> 8);
+    }
+  }
+};
+template <class Float8>
+inline constexpr Float8Planes<Float8> kFloat8Planes;
+#endif
+
 struct CodeRows {
   static constexpr bool kPairs = true;
   static constexpr bool kInPlace = false;
   static constexpr int kBytes = 1;
+  static constexpr bool kMixed = false;
 };
 
 // One scale for all rows of a head; kBeside: a float32 scale behind each row.
@@ -48,6 +77,23 @@ struct Float8Rows : CodeRows {
   static int64_t bytes(uint32_t size) { return size + (kBeside ? 4 : 0); }
   static Vec load(const char* row, uint32_t at) { return load_n(row, at, kLanes); }
   static Vec load_n(const char* row, uint32_t at, int n) { return widen8(load_bytes(row + at, n), Float8{}); }
+#if defined(__AVX512VBMI__)
+  static constexpr bool kMixed = true;
+  static void copy_mixed(const char* const* rows, int count, uint32_t size, char* to, size_t stride) {
+    const auto& planes = kFloat8Planes<Float8>;
+    const __m512i low0 = _mm512_load_si512(planes.low), low1 = _mm512_load_si512(planes.low + 64);
+    const __m512i high0 = _mm512_load_si512(planes.high), high1 = _mm512_load_si512(planes.high + 64);
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
+    for (int i = 0; i < count; ++i, to += stride)
+      for (uint32_t at = 0; at < size; at += 64) {
+        const __m512i codes = _mm512_loadu_si512(rows[i] + at);
+        const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
+        const __m512i high = _mm512_ternarylogic_epi64(_mm512_permutex2var_epi8(high0, codes, high1), codes, sign, 0xf8);
+        _mm512_store_si512(to + size_t{at} * 2, _mm512_unpacklo_epi8(low, high));
+        _mm512_store_si512(to + size_t{at} * 2 + 64, _mm512_unpackhi_epi8(low, high));
+      }
+  }
+#endif
   static WordVec load_pairs(const char* row, uint32_t at) { return load_pairs_n(row, at, 32); }
   static WordVec load_pairs_n(const char* row, uint32_t at, int n) {
     return (WordVec)bf16_of_float8<Float8>(_mm512_cvtepu8_epi16(load_32(row + at, n)));
