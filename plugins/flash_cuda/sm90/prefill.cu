@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper prefill as a family of params.h: which problems it does, what memory it needs, how its two kernels are launched.
+#include <algorithm>
+
+#include "cuda_common/check.h"
+#include "cuda_common/tensor_map.h"
+#include "flash_cuda/params.h"
+#include "flash_cuda/sm90/prefill_instance.cuh"
+#include "flash_cuda/sm90/prefill_work.cuh"
+
+namespace anyattn::flash {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634;
+
+struct Instance {
+  int dtype, row;  // Dtype; of kPrefillTiles
+  void (*prepare)();
+  void (*launch)(const PrefillMaps&, const PrefillArgs&, int, void*);
+};
+template <class Element, int kRow>
+constexpr Instance instance(int dtype) {
+  return {dtype, kRow, PrefillInstance<Element, kRow>::prepare, PrefillInstance<Element, kRow>::launch};
+}
+#ifndef ANYATTN_PREFILL_INSTANCES
+#define ANYATTN_PREFILL_INSTANCES                                                                                              \
+  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),                     \
+      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),                         \
+      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16)
+#endif
+constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
+
+// The one decision: everything the launches need; instance null: not this family's problem.
+struct Choice {
+  const Instance* instance = nullptr;
+  PrefillTile tile{};
+  int pack = 1;  // query heads a token in a row tile
+};
+
+Choice choose(const Device& device, const Problem& problem) {
+  Choice choice;
+  if (device.arch_major != 9 || device.arch_minor != 0 || problem.kv_dtype != problem.dtype || problem.out_dtype != problem.dtype ||
+      problem.alibi != kAlibiNone || problem.head_size % 8 != 0 || problem.head_size_v % 8 != 0)
+    return choice;
+  for (const Instance& instance : kInstances) {  // smallest first
+    const PrefillTile& tile = kPrefillTiles[instance.row];
+    if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v) continue;
+    if (problem.block_size % tile.keys != 0 && (problem.block_size % 8 != 0 || tile.keys % problem.block_size != 0)) continue;
+    choice.instance = &instance;
+    choice.tile = tile;
+    break;
+  }
+  // The largest divisor of the group up to 16: at most 15 of 128 rows stay empty, and a single token fills up to 16.
+  for (int pack = 1; pack <= 16; pack++) {
+    if (problem.group() % pack == 0) choice.pack = pack;
+  }
+  return choice;
+}
+
+int tokens_per_tile(const Choice& choice) { return choice.tile.rows / choice.pack; }
+
+int max_works(const Lane& lane, const Choice& choice) {
+  return (lane.limits.max_num_tokens + tokens_per_tile(choice) - 1) / tokens_per_tile(choice) + lane.limits.max_num_reqs + 1;
+}
+
+Choice choose(const Lane& lane) { return choose(lane.device, lane.problem); }
+
+int longest_query(const Device& device, const Problem& problem) {
+  return choose(device, problem).instance != nullptr ? kAnyQuery : 0;
+}
+
+Memory memory(const Lane& lane) {
+  return {0, sizeof(PrefillHeader) + sizeof(PrefillWork) * static_cast<uint64_t>(max_works(lane, choose(lane)))};
+}
+
+void prepare(const Lane& lane) {
+  choose(lane).instance->prepare();
+  cuda::tensor_map_encoder();
+}
+
+void update(const Lane& lane, const Update& update, void* stream) {
+  const Choice choice = choose(lane);
+  const Problem& problem = lane.problem;
+  const PrefillPlan plan{tokens_per_tile(choice), choice.tile.keys, problem.window_left, problem.window_right, problem.causality,
+                         lane.min_query, lane.max_query};
+  prefill_schedule<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(update.batch, plan, update.kept,
+                                                                     static_cast<PrefillHeader*>(update.persistent));
+  cuda::check(cudaGetLastError(), "sm90_prefill, schedule");
+}
+
+// Rows of one plane of a paged cache, or ragged ones as a single block.
+CUtensorMap map_of(const Lane& lane, const Forward& call, const Rows& rows, int head_size, int box_rows) {
+  const Problem& problem = lane.problem;
+  const bool paged = problem.block_size != 0;
+  const cuda::BoxedTensor tensor{
+      rows.data,
+      4,
+      {static_cast<uint64_t>(head_size), static_cast<uint64_t>(paged ? problem.block_size : std::max<int64_t>(call.num_keys, 1)),
+       static_cast<uint64_t>(problem.num_kv_heads), paged ? std::max<uint64_t>(call.num_blocks, 1) : 1},
+      {static_cast<uint64_t>(rows.token_bytes), static_cast<uint64_t>(rows.head_bytes),
+       static_cast<uint64_t>(paged ? call.block_bytes : rows.token_bytes)},
+      {64, static_cast<uint32_t>(box_rows), 1, 1}};
+  return cuda::make_tensor_map(tensor, problem.dtype == kBF16);
+}
+
+void forward(const Lane& lane, const Forward& call, void* stream) {
+  const Choice choice = choose(lane);
+  const Problem& problem = lane.problem;
+  const int q_tokens = tokens_per_tile(choice);
+  const int box_rows = problem.block_size == 0 ? choice.tile.keys : std::min(problem.block_size, choice.tile.keys);
+  const cuda::BoxedTensor q{call.q.data,
+                            3,
+                            {static_cast<uint64_t>(problem.head_size), static_cast<uint64_t>(problem.num_q_heads),
+                             static_cast<uint64_t>(std::max<int64_t>(call.num_tokens, 1))},
+                            {static_cast<uint64_t>(call.q.head_bytes), static_cast<uint64_t>(call.q.token_bytes)},
+                            {64, static_cast<uint32_t>(choice.pack), static_cast<uint32_t>(q_tokens)}};
+  const PrefillMaps maps{cuda::make_tensor_map(q, problem.dtype == kBF16),
+                         map_of(lane, call, call.k, problem.head_size, box_rows),
+                         map_of(lane, call, call.v, problem.head_size_v, box_rows)};
+  PrefillArgs args{};
+  args.header = static_cast<const PrefillHeader*>(call.persistent);
+  args.kept = call.kept;
+  args.heads = problem.num_q_heads / choice.pack;
+  args.pack = choice.pack;
+  args.kv_ratio = problem.group() / choice.pack;
+  args.q_tokens = q_tokens;
+  args.head_size_v = problem.head_size_v;
+  args.window_left = problem.window_left < 0 ? kFar : problem.window_left;
+  args.block_size = problem.block_size;
+  args.box_rows = box_rows;
+  args.num_blocks = static_cast<int>(call.num_blocks);
+  const double scale = call.softmax_scale, cap = problem.soft_cap;
+  args.scale_log2 = static_cast<float>(kLog2E * (cap > 0 ? cap : scale));
+  args.cap_log2 = cap > 0 ? static_cast<float>(2 * kLog2E * scale / cap) : 0;
+  args.sinks = problem.sinks ? call.sinks : nullptr;
+  args.out = call.out;
+  args.lse = call.lse;
+  args.lse_token_stride = call.lse_token_stride;
+  args.lse_head_stride = call.lse_head_stride;
+  args.lse_factor = call.lse_factor;
+  const int64_t items = static_cast<int64_t>(max_works(lane, choice)) * args.heads;
+  const int blocks = static_cast<int>(std::min<int64_t>(lane.device.num_multiprocessors, items));
+  choice.instance->launch(maps, args, blocks, stream);
+}
+
+}  // namespace
+
+const Family kSm90Prefill{"sm90_prefill", longest_query, memory, prepare, update, forward};
+
+}  // namespace anyattn::flash

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefill on Hopper: one warp feeds K and V tiles by bulk copies, warp groups of 64 rows each multiply them by wgmma. While one
+// group does its softmax another one has the matrix unit. Included by the instances; the host side is prefill.cu.
+//   q [tokens, num_q_heads, head_size] | k, v [blocks, ...] or [keys, num_kv_heads, ...] | out [tokens, num_q_heads, head_size_v]
+// A row of the tile is (token, query head): `pack` heads that share a kv head lie side by side, so a short query fills a tile.
+// Source: FlashAttention-3, arXiv:2407.08608 (order of products and softmax, the turn of the warp groups).
+#pragma once
+
+#include "cuda_common/check.h"
+#include "cuda_common/convert.cuh"
+#include "cuda_common/softmax.cuh"
+#include "cuda_common/tma.cuh"
+#include "cuda_common/wgmma.cuh"
+#include "flash_cuda/sm90/prefill_args.h"
+#include "flash_cuda/sm90/prefill_instance.cuh"
+
+namespace anyattn::flash {
+
+// The sizes of a tile as constants that device code may name.
+template <PrefillTile kTile>
+struct PrefillSizes {
+  static constexpr int kGroups = kTile.groups(), kThreads = kTile.threads(), kChunks = kTile.chunks(), kChunksV = kTile.chunks_v(),
+                       kSharedBytes = kTile.shared_bytes();
+};
+
+template <PrefillTile kTile>
+struct PrefillShared {
+  uint16_t q[PrefillSizes<kTile>::kChunks * kTile.rows * 64];  // [chunk][row][64], swizzled
+  uint16_t k[kTile.stages][PrefillSizes<kTile>::kChunks * kTile.keys * 64];
+  uint16_t v[kTile.stages][PrefillSizes<kTile>::kChunksV * kTile.keys * 64];
+  cuda::Mbarrier q_full, q_empty, k_full[kTile.stages], k_empty[kTile.stages], v_full[kTile.stages], v_empty[kTile.stages];
+};
+
+// The n-th tile since the start of the kernel: where it lies and which phase of its barriers it is.
+template <int kStages>
+struct TileCount {
+  int stage = 0;
+  uint32_t phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) stage = 0, phase ^= 1;
+  }
+};
+
+// Blocks take works in turn, forth and back over the list that is sorted by length.
+struct Deal {
+  int round = 0;
+  __device__ __forceinline__ int next() {
+    const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return round++ * gridDim.x + place;
+  }
+};
+
+// Keys a row sees: [low, high], columns relative to the tile. The one mask of this family; hooks: needed(tile), apply(scores).
+struct Band {
+  int low[2], high[2];              // of this thread's two rows, minus its column in a tile
+  int tile_low_max, tile_high_min;  // over the rows of the tile
+
+  __device__ __forceinline__ Band(const PrefillWork& work, const PrefillArgs& args, const int (&token)[2], int column) {
+    const int seen = work.seq_len - 1;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int p = work.position + token[r];
+      high[r] = min(seen, p + work.right) - column;
+      low[r] = p - args.window_left - column;
+    }
+    tile_high_min = min(seen, work.position + work.right);
+    tile_low_max = work.position + work.tokens - 1 - args.window_left;
+  }
+  template <int kKeys>
+  __device__ __forceinline__ bool needed(int tile) const {
+    return (tile + 1) * kKeys - 1 > tile_high_min || tile * kKeys < tile_low_max;
+  }
+  template <int kKeys>
+  __device__ __forceinline__ void apply(float (&s)[kKeys / 2], int tile) const {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int first = low[r] - tile * kKeys, last = high[r] - tile * kKeys;
+#pragma unroll
+      for (int j = 0; j < kKeys / 8; j++) {
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+          float& x = s[4 * j + 2 * r + e];
+          x = 8 * j + e >= first && 8 * j + e <= last ? x : cuda::kMinusInfinity;
+        }
+      }
+    }
+  }
+};
+
+template <PrefillTile kTile>
+__device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const PrefillMaps& maps, const PrefillArgs& args) {
+  const int lane = threadIdx.x % 32;
+  const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
+  const int items = args.header->count * args.heads;
+  const int32_t* table = args.block_size ? args.kept->block_table : nullptr;
+  const int64_t table_stride = args.kept->table_stride;
+  const int boxes = kTile.keys / args.box_rows;
+  TileCount<kTile.stages> k_tile, v_tile;
+  uint32_t q_phase = 0;
+  Deal deal;
+  for (int item = deal.next(); item < items; item = deal.next()) {
+    const PrefillWork work = works[item / args.heads];
+    const int head = item % args.heads, kv_head = head / args.kv_ratio;
+    if (work.first_tile == work.end_tile) continue;
+    const int low = work.position - args.window_left;
+
+    // Every lane copies a box; boxes that hold no key of the request's window are named past the end: zeros.
+    const auto load = [&](const CUtensorMap& map, uint16_t* to, cuda::Mbarrier& full, int chunks, int tile) {
+      if (lane == 0) full.expect(chunks * kTile.keys * 128);
+      for (int i = lane; i < boxes * chunks; i += 32) {
+        const int box = i % boxes, chunk = i / boxes, key = tile * kTile.keys + box * args.box_rows;
+        int row = work.keys + key, block = 0;
+        if (table != nullptr) {
+          block = args.num_blocks;
+          if (key < work.seq_len && key + args.box_rows > low) {
+            const uint32_t entry = table[work.keys * table_stride + key / args.block_size];
+            block = min(entry, static_cast<uint32_t>(args.num_blocks));
+          }
+          row = key % args.block_size;
+        }
+        cuda::load_box(map, to + (chunk * kTile.keys + box * args.box_rows) * 64, full, chunk * 64, row, kv_head, block);
+      }
+    };
+    const auto load_k = [&](int tile) {
+      shared.k_empty[k_tile.stage].wait(k_tile.phase ^ 1);
+      load(maps.k, shared.k[k_tile.stage], shared.k_full[k_tile.stage], PrefillSizes<kTile>::kChunks, tile);
+      k_tile.advance();
+    };
+    const auto load_v = [&](int tile) {
+      shared.v_empty[v_tile.stage].wait(v_tile.phase ^ 1);
+      load(maps.v, shared.v[v_tile.stage], shared.v_full[v_tile.stage], PrefillSizes<kTile>::kChunksV, tile);
+      v_tile.advance();
+    };
+
+    shared.q_empty.wait(q_phase ^ 1);
+    if (lane == 0) {
+      shared.q_full.expect(PrefillSizes<kTile>::kChunks * args.q_tokens * args.pack * 128);
+      for (int chunk = 0; chunk < PrefillSizes<kTile>::kChunks; chunk++)
+        cuda::load_box(maps.q, shared.q + chunk * kTile.rows * 64, shared.q_full, chunk * 64, head * args.pack, work.token);
+    }
+    q_phase ^= 1;
+    load_k(work.end_tile - 1);
+    for (int tile = work.end_tile - 2; tile >= work.first_tile; tile--) {
+      load_k(tile);
+      load_v(tile + 1);
+    }
+    load_v(work.first_tile);
+  }
+}
+
+// Rows past the last key of the request may hold NaN, and 0 * NaN is NaN: they become 0. Both groups write the same zeros.
+template <PrefillTile kTile>
+__device__ __forceinline__ void prefill_clear_tail(uint16_t* v, int valid) {
+  const int count = (kTile.keys - valid) * 8;  // 16-byte pieces a chunk; a row keeps its place under the swizzle
+  for (int chunk = 0; chunk < PrefillSizes<kTile>::kChunksV; chunk++) {
+    auto* to = reinterpret_cast<uint4*>(v + (chunk * kTile.keys + valid) * 64);
+    for (int i = threadIdx.x % 128; i < count; i += 128) to[i] = uint4{0, 0, 0, 0};
+  }
+  cuda::fence_async_shared();
+}
+
+// The quad's threads hold 2 columns each of 4 column groups of 8; afterwards each holds the 8 columns of one group.
+__device__ __forceinline__ uint4 quad_transpose(uint32_t x0, uint32_t x1, uint32_t x2, uint32_t x3) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+  const uint32_t a = __shfl_xor_sync(0xffffffffu, odd ? x0 : x1, 1), b = __shfl_xor_sync(0xffffffffu, odd ? x2 : x3, 1);
+  const uint32_t a0 = odd ? a : x0, a1 = odd ? x1 : a, b0 = odd ? b : x2, b1 = odd ? x3 : b;
+  const uint32_t c0 = __shfl_xor_sync(0xffffffffu, high ? a0 : b0, 2), c1 = __shfl_xor_sync(0xffffffffu, high ? a1 : b1, 2);
+  return high ? uint4{c0, c1, b0, b1} : uint4{a0, a1, c0, c1};
+}
+
+template <class Element, PrefillTile kTile>
+struct PrefillConsumer {
+  static constexpr int kPartSize = kTile.head_size_v > 128 ? 128 : kTile.head_size_v;  // O columns a product
+  static constexpr int kParts = kTile.head_size_v / kPartSize;
+  using Qk = cuda::Wgmma<Element, kTile.keys>;
+  using Pv = cuda::Wgmma<Element, kPartSize>;
+
+  PrefillShared<kTile>& shared;
+  const PrefillArgs& args;
+  const int group;  // of 64 rows, uniform in the warp
+  float s[kTile.keys / 2];
+  uint32_t p[kTile.keys / 16][4];
+  float o[kParts][kPartSize / 2];
+
+  // s = Q K^T: [64, keys]
+  __device__ __forceinline__ void multiply_qk(int stage) {
+    const uint64_t a = cuda::operand(shared.q + group * 64 * 64, 16, 1024), b = cuda::operand(shared.k[stage], 16, 1024);
+#pragma unroll
+    for (int i = 0; i < kTile.head_size / 16; i++)
+      Qk::ss(s, a + (i / 4 * kTile.rows * 128 + i % 4 * 32) / 16, b + (i / 4 * kTile.keys * 128 + i % 4 * 32) / 16, i > 0);
+    cuda::wgmma_commit();
+  }
+  // o += P V: [64, head_size_v]
+  __device__ __forceinline__ void multiply_pv(int stage) {
+    const uint64_t b = cuda::operand(shared.v[stage], kTile.keys * 128, 1024);
+#pragma unroll
+    for (int i = 0; i < kTile.keys / 16; i++) {
+#pragma unroll
+      for (int part = 0; part < kParts; part++) Pv::rs(o[part], p[i], b + (part * 2 * kTile.keys * 128 + i * 16 * 128) / 16, 1);
+    }
+    cuda::wgmma_commit();
+  }
+  __device__ __forceinline__ void pin_scores() { cuda::pin(s); }
+  __device__ __forceinline__ void pin_output() {
+#pragma unroll
+    for (int part = 0; part < kParts; part++) cuda::pin(o[part]);
+  }
+  // Soft cap, in units of the cap: tanh by one exponential and one division.
+  __device__ __forceinline__ void cap() {
+#pragma unroll
+    for (int i = 0; i < kTile.keys / 2; i++) s[i] = 1 - __fdividef(2, cuda::exp2_fast(s[i] * args.cap_log2) + 1);
+  }
+  __device__ __forceinline__ void pack_p() {
+#pragma unroll
+    for (int i = 0; i < kTile.keys / 16; i++) {
+#pragma unroll
+      for (int e = 0; e < 4; e++) p[i][e] = cuda::pack2<Element>(s[8 * i + 2 * e], s[8 * i + 2 * e + 1]);
+    }
+  }
+  __device__ __forceinline__ void rescale(const float (&factor)[2]) {
+#pragma unroll
+    for (int part = 0; part < kParts; part++) {
+#pragma unroll
+      for (int i = 0; i < kPartSize / 2; i++) o[part][i] *= factor[i / 2 % 2];
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
+    const int items = args.header->count * args.heads;
+    const int lane = threadIdx.x % 32, quad = lane % 4;
+    const int row = group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // and row + 8
+    const int token[2] = {row / args.pack, (row + 8) / args.pack};
+    TileCount<kTile.stages> tile_count;
+    uint32_t q_phase = 0;
+    Deal deal;
+    if (group == PrefillSizes<kTile>::kGroups - 1) cuda::named_arrive(1, 256);  // the turn begins at group 0
+    for (int item = deal.next(); item < items; item = deal.next()) {
+      const PrefillWork work = works[item / args.heads];
+      const int head = item % args.heads;
+      cuda::OnlineSoftmax softmax;
+#pragma unroll
+      for (int part = 0; part < kParts; part++) {
+#pragma unroll
+        for (int i = 0; i < kPartSize / 2; i++) o[part][i] = 0;
+      }
+      if (work.first_tile < work.end_tile) {
+        const Band band(work, args, token, 2 * quad);
+        float factor[2];
+        int tile = work.end_tile - 1;
+
+        shared.q_full.wait(q_phase);
+        q_phase ^= 1;
+        shared.k_full[tile_count.stage].wait(tile_count.phase);
+        pin_scores();
+        cuda::wgmma_fence();
+        multiply_qk(tile_count.stage);
+        cuda::wgmma_wait<0>();
+        pin_scores();
+        if (threadIdx.x % 128 == 0) shared.k_empty[tile_count.stage].arrive();
+        if (args.cap_log2 != 0) cap();
+        if (band.template needed<kTile.keys>(tile)) band.template apply<kTile.keys>(s, tile);
+        softmax.step(s, args.scale_log2, factor);
+        pack_p();
+        const int valid = work.seq_len - tile * kTile.keys;
+        if (valid < kTile.keys) {
+          shared.v_full[tile_count.stage].wait(tile_count.phase);
+          prefill_clear_tail<kTile>(shared.v[tile_count.stage], valid);
+          cuda::named_sync(8 + group, 128);
+        }
+
+        for (tile--; tile >= work.first_tile; tile--) {
+          auto next = tile_count;
+          next.advance();
+          shared.k_full[next.stage].wait(next.phase);
+          cuda::named_sync(1 + group, 256);  // this group's turn at the matrix unit
+          pin_scores();
+          pin_output();
+          cuda::wgmma_fence();
+          multiply_qk(next.stage);
+          shared.v_full[tile_count.stage].wait(tile_count.phase);
+          cuda::wgmma_fence();
+          multiply_pv(tile_count.stage);
+          cuda::named_arrive(1 + (group + 1) % PrefillSizes<kTile>::kGroups, 256);
+          cuda::wgmma_wait<1>();
+          pin_scores();
+          if (threadIdx.x % 128 == 0) shared.k_empty[next.stage].arrive();
+          if (args.cap_log2 != 0) cap();
+          if (band.template needed<kTile.keys>(tile)) band.template apply<kTile.keys>(s, tile);
+          const bool grew = softmax.step(s, args.scale_log2, factor);
+          cuda::wgmma_wait<0>();
+          pin_output();
+          if (threadIdx.x % 128 == 0) shared.v_empty[tile_count.stage].arrive();
+          pack_p();
+          if (grew) rescale(factor);
+          tile_count = next;
+        }
+
+        if (threadIdx.x % 128 == 0) shared.q_empty.arrive();
+        shared.v_full[tile_count.stage].wait(tile_count.phase);
+        pin_output();
+        cuda::wgmma_fence();
+        multiply_pv(tile_count.stage);
+        cuda::wgmma_wait<0>();
+        pin_output();
+        if (threadIdx.x % 128 == 0) shared.v_empty[tile_count.stage].arrive();
+        tile_count.advance();
+      }
+      store(work, head, row, token, softmax);
+    }
+  }
+
+  // out = o / sum, lse = log(sum) + base; both with the sink in the sum. Threads of a quad write 16 bytes each.
+  __device__ __forceinline__ void store(const PrefillWork& work, int head, int row, const int (&token)[2],
+                                        const cuda::OnlineSoftmax& softmax) {
+    const int quad = threadIdx.x % 4;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      float total = cuda::quad_sum(softmax.total[r]), base = softmax.base[r] * args.scale_log2;
+      const int q_head = head * args.pack + (row + 8 * r) % args.pack;
+      if (args.sinks != nullptr) {
+        const float sink = args.sinks[q_head] * 1.44269504f, top = fmaxf(sink, base);
+        if (top != cuda::kMinusInfinity) {
+          const float shrink = cuda::exp2_fast(base - top);
+          total = total * shrink + cuda::exp2_fast(sink - top);
+          // o is relative to the old base
+#pragma unroll
+          for (int part = 0; part < kParts; part++) {
+#pragma unroll
+            for (int i = 0; i < kPartSize / 2; i += 4) o[part][i + 2 * r] *= shrink, o[part][i + 2 * r + 1] *= shrink;
+          }
+          base = top;
+        }
+      }
+      const float inverse = total > 0 ? 1 / total : 0;
+      const bool mine = token[r] < work.tokens;
+      if (args.lse != nullptr && quad == 0 && mine) {
+        const float natural = total > 0 ? (base + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
+        args.lse[(work.token + token[r]) * args.lse_token_stride + q_head * args.lse_head_stride] = natural * args.lse_factor;
+      }
+      char* out = args.out.data + (work.token + token[r]) * args.out.token_bytes + q_head * args.out.head_bytes;
+#pragma unroll
+      for (int part = 0; part < kParts; part++) {
+#pragma unroll
+        for (int i = 0; i < kPartSize / 32; i++) {
+          uint32_t x[4];
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            const float* pair = &o[part][4 * (4 * i + j) + 2 * r];
+            x[j] = cuda::pack2<Element>(pair[0] * inverse, pair[1] * inverse);
+          }
+          const uint4 eight = quad_transpose(x[0], x[1], x[2], x[3]);
+          const int column = part * kPartSize + (4 * i + quad) * 8;
+          if (mine && column < args.head_size_v) *reinterpret_cast<uint4*>(out + column * 2) = eight;
+        }
+      }
+    }
+  }
+};
+
+template <class Element, int kRow>
+__global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1)
+    prefill(const __grid_constant__ PrefillMaps maps, const __grid_constant__ PrefillArgs args) {
+  constexpr PrefillTile kTile = kPrefillTiles[kRow];
+  extern __shared__ __align__(1024) unsigned char bytes[];
+  auto& shared = *reinterpret_cast<PrefillShared<kTile>*>(bytes);
+  static_assert(sizeof(PrefillShared<kTile>) <= PrefillSizes<kTile>::kSharedBytes);
+  if (threadIdx.x == 0) {
+    shared.q_full.init(1);
+    shared.q_empty.init(PrefillSizes<kTile>::kGroups);
+    for (int i = 0; i < kTile.stages; i++) {
+      shared.k_full[i].init(1);
+      shared.v_full[i].init(1);
+      shared.k_empty[i].init(PrefillSizes<kTile>::kGroups);
+      shared.v_empty[i].init(PrefillSizes<kTile>::kGroups);
+    }
+    cuda::fence_mbarrier_init();
+  }
+  __syncthreads();
+  const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
+  if (group == 0) {
+    cuda::give_registers<PrefillSizes<kTile>::kGroups == 2 ? 24 : 32>();
+    if (threadIdx.x < 32) prefill_load<kTile>(shared, maps, args);
+  } else {
+    cuda::take_registers<PrefillSizes<kTile>::kGroups == 2 ? 240 : 160>();
+    PrefillConsumer<Element, kTile>{shared, args, group - 1}.run();
+  }
+}
+
+template <class Element, int kRow>
+void PrefillInstance<Element, kRow>::prepare() {
+  constexpr PrefillTile kTile = kPrefillTiles[kRow];
+  cuda::check(cudaFuncSetAttribute(prefill<Element, kRow>, cudaFuncAttributeMaxDynamicSharedMemorySize, kTile.shared_bytes()),
+              "sm90_prefill, shared memory");
+}
+
+template <class Element, int kRow>
+void PrefillInstance<Element, kRow>::launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream) {
+  constexpr PrefillTile kTile = kPrefillTiles[kRow];
+  prefill<Element, kRow>
+      <<<blocks, kTile.threads(), kTile.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(maps, args);
+  cuda::check(cudaGetLastError(), "sm90_prefill");
+}
+
+}  // namespace anyattn::flash

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile sizes of the Hopper prefill, one place. Included by its kernel, its host side and the measuring program.
+#pragma once
+
+namespace anyattn::flash {
+
+// A block holds `rows` rows of Q (64 a consumer warp group) and walks over K and V by `keys`, `stages` tiles of each in flight.
+struct PrefillTile {
+  int head_size, head_size_v;  // what the products compute; smaller heads are filled with zeros by the copy engine
+  int rows, keys, stages;
+
+  constexpr int groups() const { return rows / 64; }
+  constexpr int threads() const { return (groups() + 1) * 128; }
+  constexpr int chunks() const { return (head_size + 63) / 64; }      // of 64 columns = 128 bytes in shared memory
+  constexpr int chunks_v() const { return (head_size_v + 63) / 64; }
+  constexpr int shared_bytes() const {
+    return 128 * (rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024;
+  }
+};
+
+// Registers: a block has 65536; one producer group at 24 leaves 240 for each of 2 consumer groups, 160 for each of 3. A consumer
+// thread holds keys / 2 scores, keys / 4 of P and head_size_v / 2 of O, and about 40 more. Shared memory: 227 KiB.
+inline constexpr PrefillTile kPrefillTiles[] = {
+    {64, 64, 192, 128, 2},    // 64 + 32 + 32 registers fit 160, so three groups share each tile of K and V; 89 KiB
+    {96, 96, 128, 128, 2},    // 64 + 32 + 48 do not fit 160; 161 KiB
+    {128, 128, 128, 128, 2},  // 64 + 32 + 64; 161 KiB
+    {192, 128, 128, 128, 2},  // as 128; Q of 48 KiB and K of 48 KiB a stage; 209 KiB
+    {256, 256, 128, 64, 2},   // O takes 128 registers, and a third stage or 96 keys do not fit beside Q of 64 KiB; 193 KiB
+};
+
+}  // namespace anyattn::flash

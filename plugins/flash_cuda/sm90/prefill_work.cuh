@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work list of the Hopper prefill: made on the device once a step, longest first, read by every layer's launch.
+// Included by the kernel and the family's host side. Lengths exist only on the device; the list is sized by limits.
+#pragma once
+
+#include <cstdint>
+
+#include "flash_cuda/sm90/prefill_args.h"
+
+namespace anyattn::flash {
+
+struct PrefillPlan {
+  int tokens_per_tile, keys_per_tile;
+  int window_left, window_right, causality;
+  int min_query, max_query;
+};
+
+// One block. Counts works by their number of key tiles, then places them by descending number: a static deal of the list over the
+// blocks, forth and back, is then even. Works of one length come in any order: no result depends on it.
+__global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPlan plan, Batch* kept, PrefillHeader* header) {
+  constexpr int kBins = 1024;
+  __shared__ int bins[kBins];
+  __shared__ int longest;
+  auto* works = reinterpret_cast<PrefillWork*>(header + 1);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  bins[threadIdx.x] = 0;
+  if (threadIdx.x == 0) longest = 0;
+  __syncthreads();
+  if (threadIdx.x == 0) *kept = batch;
+
+  // Calls each(work) for every row tile of this lane; the request past the last one is the padding.
+  const auto walk = [&](auto&& each) {
+    for (int request = warp; request <= batch.num_reqs; request += 32) {
+      const bool padding = request == batch.num_reqs;
+      const int begin = batch.query_start_loc[request];
+      const int end = padding ? batch.num_tokens : batch.query_start_loc[request + 1];
+      const int query_len = end - begin, seq_len = padding ? 0 : batch.seq_lens[request];
+      if (padding ? plan.min_query > 0 : query_len < plan.min_query || query_len > plan.max_query) continue;
+      const bool causal =
+          plan.causality == kCausal || (plan.causality == kPerRequest && !padding && batch.causal[request] != 0);
+      const int right = causal ? 0 : plan.window_right < 0 ? kFar : plan.window_right;
+      for (int at = lane * plan.tokens_per_tile; at < query_len; at += 32 * plan.tokens_per_tile) {
+        PrefillWork work{};
+        work.token = begin + at;
+        work.tokens = min(plan.tokens_per_tile, query_len - at);
+        work.position = seq_len - query_len + at;
+        work.seq_len = seq_len;
+        work.keys = padding ? 0 : batch.key_start_loc != nullptr ? batch.key_start_loc[request] : request;
+        work.right = right;
+        const int last = min(seq_len, work.position + work.tokens + min(right, kFar));  // past the last visible key
+        const int first = plan.window_left < 0 ? 0 : max(0, work.position - plan.window_left);
+        if (last > first) {
+          work.first_tile = first / plan.keys_per_tile;
+          work.end_tile = (last + plan.keys_per_tile - 1) / plan.keys_per_tile;
+        }
+        each(work, work.end_tile - work.first_tile);
+      }
+    }
+  };
+
+  walk([&](const PrefillWork&, int tiles) { atomicMax(&longest, tiles); });
+  __syncthreads();
+  const int step = longest / kBins + 1;  // tiles a bin
+  walk([&](const PrefillWork&, int tiles) { atomicAdd(&bins[kBins - 1 - tiles / step], 1); });
+  __syncthreads();
+  // Exclusive sums in place.
+  __shared__ int sums[32];
+  const int mine = bins[threadIdx.x];
+  int sum = mine;
+  for (int d = 1; d < 32; d *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, sum, d);
+    if (lane >= d) sum += other;
+  }
+  if (lane == 31) sums[warp] = sum;
+  __syncthreads();
+  int before = 0;
+  for (int w = 0; w < warp; w++) before += sums[w];
+  bins[threadIdx.x] = before + sum - mine;
+  if (threadIdx.x == kBins - 1) header->count = before + sum;
+  __syncthreads();
+  walk([&](const PrefillWork& work, int tiles) { works[atomicAdd(&bins[kBins - 1 - tiles / step], 1)] = work; });
+}
+
+}  // namespace anyattn::flash
