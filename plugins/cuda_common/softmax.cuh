@@ -38,28 +38,28 @@ struct OnlineSoftmax {
   template <int kCount>
   __device__ __forceinline__ bool step(float (&s)[kCount], float scale, float (&factor)[2]) {
     constexpr float kSlack = 8;
+float top[2] = {s[0], s[2]}, shift[2];
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+#pragma unroll
+      for (int r = 0; r < 2; r++) top[r] = fmaxf(top[r], fmaxf(s[i + 2 * r], s[i + 2 * r + 1]));
+    }
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      float top = s[2 * r];
-#pragma unroll
-      for (int i = 0; i < kCount; i += 4) top = fmaxf(top, fmaxf(s[i + 2 * r], s[i + 2 * r + 1]));
-      top = quad_max(top);
-      const bool grew = (top - base[r]) * scale > kSlack;  // false for -inf against -inf
-      factor[r] = grew ? exp2_fast((base[r] - top) * scale) : 1.0f;
-      base[r] = grew ? top : base[r];
-      const float shift = base[r] == kMinusInfinity ? 0.0f : base[r] * scale;
-      float sum[2] = {0, 0};
-#pragma unroll
-      for (int i = 0; i < kCount; i += 4) {
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float& x = s[i + 2 * r + e];
-          x = exp2_fast(fmaf(x, scale, -shift));
-          sum[e] += x;
-        }
-      }
-      total[r] = fmaf(total[r], factor[r], sum[0] + sum[1]);
+      top[r] = quad_max(top[r]);
+      const bool grew = (top[r] - base[r]) * scale > kSlack;  // false for -inf against -inf
+      factor[r] = exp2_fast(grew ? (base[r] - top[r]) * scale : 0.0f);
+      base[r] = grew ? top[r] : base[r];
+      shift[r] = base[r] == kMinusInfinity ? 0.0f : base[r] * scale;
     }
+    float sum[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < kCount; i++) {
+      s[i] = exp2_fast(fmaf(s[i], scale, -shift[i / 2 % 2]));
+      sum[i % 4] += s[i];
+    }
+#pragma unroll
+    for (int r = 0; r < 2; r++) total[r] = fmaf(total[r], factor[r], sum[2 * r] + sum[2 * r + 1]);
     return __any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f);
   }
 };

@@ -50,6 +50,13 @@ struct Deal {
   }
 };
 
+// The same in every lane, and known to be so by the compiler: what depends on it does not split the warp.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ PrefillWork uniform(const PrefillWork& w) {
+  return {uniform(w.token), uniform(w.tokens), uniform(w.position),   uniform(w.seq_len),
+          uniform(w.keys),  uniform(w.right),  uniform(w.first_tile), uniform(w.end_tile)};
+}
+
 // Keys a row sees: [low, high], columns relative to the tile. The one mask of this family; hooks: needed(tile), apply(scores).
 struct Band {
   int low[2], high[2];              // of this thread's two rows, minus its column in a tile
@@ -91,7 +98,7 @@ template <PrefillTile kTile>
 __device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const PrefillMaps& maps, const PrefillArgs& args) {
   const int lane = threadIdx.x % 32;
   const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
-  const int items = args.header->count * args.heads;
+  const int items = uniform(args.header->count) * args.heads;
   const int32_t* table = args.block_size ? args.kept->block_table : nullptr;
   const int64_t table_stride = args.kept->table_stride;
   const int boxes = kTile.keys / args.box_rows;
@@ -99,7 +106,7 @@ __device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const
   uint32_t q_phase = 0;
   Deal deal;
   for (int item = deal.next(); item < items; item = deal.next()) {
-    const PrefillWork work = works[item / args.heads];
+    const PrefillWork work = uniform(works[item / args.heads]);
     const int head = item % args.heads, kv_head = head / args.kv_ratio;
     if (work.first_tile == work.end_tile) continue;
     const int low = work.position - args.window_left;
@@ -227,7 +234,7 @@ struct PrefillConsumer {
 
   __device__ __forceinline__ void run() {
     const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
-    const int items = args.header->count * args.heads;
+    const int items = uniform(args.header->count) * args.heads;
     const int lane = threadIdx.x % 32, quad = lane % 4;
     const int row = group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // and row + 8
     const int token[2] = {row / args.pack, (row + 8) / args.pack};
@@ -236,7 +243,7 @@ struct PrefillConsumer {
     Deal deal;
     if (group == PrefillSizes<kTile>::kGroups - 1) cuda::named_arrive(1, 256);  // the turn begins at group 0
     for (int item = deal.next(); item < items; item = deal.next()) {
-      const PrefillWork work = works[item / args.heads];
+      const PrefillWork work = uniform(works[item / args.heads]);
       const int head = item % args.heads;
       cuda::OnlineSoftmax softmax;
 #pragma unroll
@@ -288,11 +295,17 @@ struct PrefillConsumer {
           if (args.cap_log2 != 0) cap();
           if (band.template needed<kTile.keys>(tile)) band.template apply<kTile.keys>(s, tile);
           const bool grew = softmax.step(s, args.scale_log2, factor);
+          pin_scores();
+          // A branch, because ptxas would move the wait ahead of the exponentials, which belong under the product.
+          if (grew) {
+            cuda::wgmma_wait<0>();
+            pin_output();
+            rescale(factor);
+          }
           cuda::wgmma_wait<0>();
           pin_output();
           if (threadIdx.x % 128 == 0) shared.v_empty[tile_count.stage].arrive();
           pack_p();
-          if (grew) rescale(factor);
           tile_count = next;
         }
 
@@ -379,10 +392,10 @@ __global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1
   __syncthreads();
   const int group = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   if (group == 0) {
-    cuda::give_registers<PrefillSizes<kTile>::kGroups == 2 ? 24 : 32>();
+    cuda::give_registers<PrefillSizes<kTile>::kGroups == 2 ? 40 : 32>();
     if (threadIdx.x < 32) prefill_load<kTile>(shared, maps, args);
   } else {
-    cuda::take_registers<PrefillSizes<kTile>::kGroups == 2 ? 240 : 160>();
+    cuda::take_registers<PrefillSizes<kTile>::kGroups == 2 ? 232 : 160>();
     PrefillConsumer<Element, kTile>{shared, args, group - 1}.run();
   }
 }

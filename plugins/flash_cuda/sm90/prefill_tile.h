@@ -18,7 +18,7 @@ struct PrefillTile {
   }
 };
 
-// Registers: a block has 65536; one producer group at 24 leaves 240 for each of 2 consumer groups, 160 for each of 3. A consumer
+// Registers: a block has 65536; a producer group of 40 leaves 232 for each of 2 consumer groups, one of 32 leaves 160 for each of 3. A consumer
 // thread holds keys / 2 scores, keys / 4 of P and head_size_v / 2 of O, and about 40 more. Shared memory: 227 KiB.
 inline constexpr PrefillTile kPrefillTiles[] = {
     {64, 64, 192, 128, 2},    // 64 + 32 + 32 registers fit 160, so three groups share each tile of K and V; 89 KiB
