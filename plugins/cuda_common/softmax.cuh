@@ -38,7 +38,7 @@ struct OnlineSoftmax {
   template <int kCount>
   __device__ __forceinline__ bool step(float (&s)[kCount], float scale, float (&factor)[2]) {
     constexpr float kSlack = 8;
-float top[2] = {s[0], s[2]}, shift[2];
+    float top[2] = {s[0], s[2]}, shift[2];
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
 #pragma unroll

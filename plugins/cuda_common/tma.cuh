@@ -15,16 +15,17 @@ __device__ __forceinline__ void prefetch_map(const CUtensorMap& map) {
 }
 
 __device__ __forceinline__ void load_box(const CUtensorMap& map, void* to, Mbarrier& done, int x, int y, int z) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-                   shared_address(to)),
-               "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&done.word)), "r"(x), "r"(y), "r"(z)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&done.word)), "r"(x), "r"(y), "r"(z)
+      : "memory");
 }
 
 __device__ __forceinline__ void load_box(const CUtensorMap& map, void* to, Mbarrier& done, int x, int y, int z, int w) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::
+          "r"(shared_address(to)),
       "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&done.word)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }

@@ -39,26 +39,27 @@ __device__ __forceinline__ void pin(float (&d)[kCount]) {
 // d += a . b, a in registers, b [16, n] along n in shared memory: rs.
 template <class Element, int kN>
 struct Wgmma;
-#define ANYATTN_ACC_TEXT_64 \
+#define ANYATTN_ACC_TEXT_64                                                \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define ANYATTN_ACC_TEXT_96 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+#define ANYATTN_ACC_TEXT_96                                                          \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define ANYATTN_ACC_TEXT_128 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+#define ANYATTN_ACC_TEXT_128                                                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define ANYATTN_ACC_TEXT_176 \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+#define ANYATTN_ACC_TEXT_176                                                         \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
   "%80, %81, %82, %83, %84, %85, %86, %87"
-#define ANYATTN_ACC_8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define ANYATTN_ACC_8(i) \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define ANYATTN_ACC_16(i) ANYATTN_ACC_8(i), ANYATTN_ACC_8(i + 8)
 #define ANYATTN_ACC_64 ANYATTN_ACC_16(0), ANYATTN_ACC_16(16)
 #define ANYATTN_ACC_96 ANYATTN_ACC_64, ANYATTN_ACC_16(32)
@@ -66,21 +67,21 @@ struct Wgmma;
 #define ANYATTN_ACC_176 ANYATTN_ACC_128, ANYATTN_ACC_16(64), ANYATTN_ACC_8(80)
 
 // %c: the operand after the n / 2 accumulators.
-#define ANYATTN_WGMMA(Element, type, n, c0, c1, c2, c3, c4, c5)                                                            \
-  template <>                                                                                                              \
-  struct Wgmma<Element, n> {                                                                                               \
-    __device__ static __forceinline__ void ss(float (&d)[n / 2], uint64_t a, uint64_t b, int accumulate) {                 \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
-                   " {" ANYATTN_ACC_TEXT_##n "}, %" #c0 ", %" #c1 ", p, 1, 1, 0, 0;\n}"                                   \
-                   : ANYATTN_ACC_##n                                                                                       \
-                   : "l"(a), "l"(b), "r"(accumulate));                                                                     \
-    }                                                                                                                      \
-    __device__ static __forceinline__ void rs(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {     \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type \
-                   " {" ANYATTN_ACC_TEXT_##n "}, {%" #c0 ", %" #c1 ", %" #c2 ", %" #c3 "}, %" #c4 ", p, 1, 1, 1;\n}"      \
-                   : ANYATTN_ACC_##n                                                                                       \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                 \
-    }                                                                                                                      \
+#define ANYATTN_WGMMA(Element, type, n, c0, c1, c2, c3, c4, c5)                                                               \
+  template <>                                                                                                                 \
+  struct Wgmma<Element, n> {                                                                                                  \
+    __device__ static __forceinline__ void ss(float (&d)[n / 2], uint64_t a, uint64_t b, int accumulate) {                    \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type      \
+                   "." type " {" ANYATTN_ACC_TEXT_##n "}, %" #c0 ", %" #c1 ", p, 1, 1, 0, 0;\n}"                              \
+                   : ANYATTN_ACC_##n                                                                                          \
+                   : "l"(a), "l"(b), "r"(accumulate));                                                                        \
+    }                                                                                                                         \
+    __device__ static __forceinline__ void rs(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {        \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type      \
+                   "." type " {" ANYATTN_ACC_TEXT_##n "}, {%" #c0 ", %" #c1 ", %" #c2 ", %" #c3 "}, %" #c4 ", p, 1, 1, 1;\n}" \
+                   : ANYATTN_ACC_##n                                                                                          \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                    \
+    }                                                                                                                         \
   };
 ANYATTN_WGMMA(__half, "f16", 64, 32, 33, 34, 35, 36, 37)
 ANYATTN_WGMMA(__nv_bfloat16, "bf16", 64, 32, 33, 34, 35, 36, 37)

@@ -91,7 +91,7 @@ void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
 
 void choose_families(const Host& host, Plan& plan) {
   static constexpr const Family* kDecode[] = {&kSm80Decode};  // best first
-  static constexpr const Family* kPrefill[] = {&kSm80Prefill};
+  static constexpr const Family* kPrefill[] = {&kSm90Prefill, &kSm80Prefill};
   const bool general_only = host.option("kernels", "auto") == "sm80";
   plan.num_lanes = 0;
   const auto take = [&](auto& families) {

@@ -191,7 +191,8 @@ struct Scene {
     std::vector<int> lens;
     std::vector<uint8_t> causal;
     for (int i = 0; i < reqs; i++) lens.push_back(c.requests[i].seq_len), causal.push_back(i % 2);
-    batch = {keep(to_device(query_start)), keep(to_device(lens)), nullptr, nullptr, keep(to_device(causal)), width, reqs, tokens};
+    batch = {
+        keep(to_device(query_start)), keep(to_device(lens)), nullptr, nullptr, keep(to_device(causal)), width, reqs, tokens};
 
     call.q = {reinterpret_cast<char*>(q), 2ll * c.num_q_heads * c.head_size, 2ll * c.head_size};
     call.out = {reinterpret_cast<char*>(out), 2ll * c.num_q_heads * c.head_size_v, 2ll * c.head_size_v};
@@ -278,9 +279,9 @@ struct Scene {
     Row* device_rows = to_device(rows);
     float *scores = room<float>(n * longest, 0), *ref = room<float>(n * c.head_size_v, 0), *ref_lse = room<float>(n, 0);
     if (!rows.empty())
-      reference<<<dim3(rows.size(), c.num_q_heads), 256>>>(device_rows, q, k, v, c.dtype, c.num_q_heads, c.num_kv_heads,
-                                                           c.head_size, c.head_size_v, c.window_left, c.window_right, c.soft_cap,
-                                                           call.sinks, call.softmax_scale, scores, longest, ref, ref_lse);
+      reference<<<dim3(rows.size(), c.num_q_heads), 256>>>(
+          device_rows, q, k, v, c.dtype, c.num_q_heads, c.num_kv_heads, c.head_size, c.head_size_v, c.window_left,
+          c.window_right, c.soft_cap, call.sinks, call.softmax_scale, scores, longest, ref, ref_lse);
     CHECK(cudaDeviceSynchronize());
     std::vector<float> a(n * c.head_size_v), al(n), bl(static_cast<uint64_t>(tokens) * c.num_q_heads);
     std::vector<uint16_t> b(static_cast<uint64_t>(tokens) * c.num_q_heads * c.head_size_v);
@@ -288,7 +289,8 @@ struct Scene {
     CHECK(cudaMemcpy(al.data(), ref_lse, al.size() * 4, cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(b.data(), out, b.size() * 2, cudaMemcpyDeviceToHost));
     CHECK(cudaMemcpy(bl.data(), lse, bl.size() * 4, cudaMemcpyDeviceToHost));
-    for (void* p : {static_cast<void*>(device_rows), static_cast<void*>(scores), static_cast<void*>(ref), static_cast<void*>(ref_lse)})
+    for (void* p :
+         {static_cast<void*>(device_rows), static_cast<void*>(scores), static_cast<void*>(ref), static_cast<void*>(ref_lse)})
       cudaFree(p);
     const auto value = [&](uint64_t at) {
       __half_raw half;
@@ -308,7 +310,8 @@ struct Scene {
           if (std::isnan(y)) worst = INFINITY;
         }
         const float x = al[i * c.num_q_heads + h], y = bl[static_cast<uint64_t>(rows[i].token) * c.num_q_heads + h];
-        if (x != y) worst = std::max(worst, std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) / (1.0 + std::fabs(x)) : INFINITY);
+        if (x != y)
+          worst = std::max(worst, std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) / (1.0 + std::fabs(x)) : INFINITY);
       }
     for (int t = query_start.back(); t < tokens; t++)
       for (int h = 0; h < c.num_q_heads; h++) {
@@ -365,9 +368,12 @@ int check(const Device& device) {
     kSm90Prefill.forward(scene.lane, scene.call, nullptr);
     const double error = scene.compare(1), allowed = c.dtype == kBF16 ? 5e-3 : 1e-3;
     if (!(error <= allowed)) bad++;
-    std::printf("%s %s %d/%d heads %d/%d block %d%s %s window %d %d cap %g sinks %d reqs %zu: %.2e\n", error <= allowed ? "ok  " : "BAD ",
-                c.dtype == kBF16 ? "bf16" : "fp16", c.head_size, c.head_size_v, c.num_q_heads, c.num_kv_heads, c.block_size,
-                c.head_major ? " HND" : "", c.causality == kCausal ? "causal" : c.causality == kNonCausal ? "full" : "per request",
+    std::printf("%s %s %d/%d heads %d/%d block %d%s %s window %d %d cap %g sinks %d reqs %zu: %.2e\n",
+                error <= allowed ? "ok  " : "BAD ", c.dtype == kBF16 ? "bf16" : "fp16", c.head_size, c.head_size_v,
+                c.num_q_heads, c.num_kv_heads, c.block_size, c.head_major ? " HND" : "",
+                c.causality == kCausal      ? "causal"
+                : c.causality == kNonCausal ? "full"
+                                            : "per request",
                 c.window_left, c.window_right, c.soft_cap, c.sinks, c.requests.size(), error);
   }
   std::printf("checked %zu, wrong %d, not built %d\n", cases.size(), bad, skipped);
@@ -400,7 +406,8 @@ double time(Scene& scene, bool rested, double budget) {
   CHECK(cudaStreamSynchronize(stream));
   std::vector<float> times;
   const auto start = std::chrono::steady_clock::now();
-  while (times.size() < 3 || (times.size() < 30 && std::chrono::steady_clock::now() - start < std::chrono::duration<double>(budget))) {
+  while (times.size() < 3 ||
+         (times.size() < 30 && std::chrono::steady_clock::now() - start < std::chrono::duration<double>(budget))) {
     if (rested) {
       usleep(100000);
       spin<<<1, 32, 0, stream>>>(scene.lse);
@@ -434,7 +441,8 @@ void points(const Device& device, bool rested, double budget, int block_size, bo
     const double error = scene.compare(p.length / 8 - 1);
     const double ms = time(scene, rested, budget), flops = 4.0 * p.batch * 32 * p.length * p.length * 128 / (p.causal ? 2 : 1);
     std::printf("%d x %-5d %-6s page %-3d %s: %8.4f ms %6.1f TFLOP/s  %.3f of FA3 rested  error %.1e\n", p.batch, p.length,
-                p.causal ? "causal" : "full", block_size, rested ? "rested" : "sustained", ms, flops / ms / 1e9, p.fa3_ms / ms, error);
+                p.causal ? "causal" : "full", block_size, rested ? "rested" : "sustained", ms, flops / ms / 1e9, p.fa3_ms / ms,
+                error);
   }
 }
 

@@ -23,9 +23,9 @@ constexpr Instance instance(int dtype) {
   return {dtype, kRow, PrefillInstance<Element, kRow>::prepare, PrefillInstance<Element, kRow>::launch};
 }
 #ifndef ANYATTN_PREFILL_INSTANCES
-#define ANYATTN_PREFILL_INSTANCES                                                                                              \
-  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),                     \
-      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),                         \
+#define ANYATTN_PREFILL_INSTANCES                                                                          \
+  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16), \
+      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),     \
       instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16)
 #endif
 constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
@@ -39,12 +39,14 @@ struct Choice {
 
 Choice choose(const Device& device, const Problem& problem) {
   Choice choice;
-  if (device.arch_major != 9 || device.arch_minor != 0 || problem.kv_dtype != problem.dtype || problem.out_dtype != problem.dtype ||
-      problem.alibi != kAlibiNone || problem.head_size % 8 != 0 || problem.head_size_v % 8 != 0)
+  if (device.arch_major != 9 || device.arch_minor != 0 || problem.kv_dtype != problem.dtype ||
+      problem.out_dtype != problem.dtype || problem.alibi != kAlibiNone || problem.head_size % 8 != 0 ||
+      problem.head_size_v % 8 != 0)
     return choice;
   for (const Instance& instance : kInstances) {  // smallest first
     const PrefillTile& tile = kPrefillTiles[instance.row];
-    if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v) continue;
+    if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v)
+      continue;
     if (problem.block_size % tile.keys != 0 && (problem.block_size % 8 != 0 || tile.keys % problem.block_size != 0)) continue;
     choice.instance = &instance;
     choice.tile = tile;
@@ -81,10 +83,10 @@ void prepare(const Lane& lane) {
 void update(const Lane& lane, const Update& update, void* stream) {
   const Choice choice = choose(lane);
   const Problem& problem = lane.problem;
-  const PrefillPlan plan{tokens_per_tile(choice), choice.tile.keys, problem.window_left, problem.window_right, problem.causality,
-                         lane.min_query, lane.max_query};
+  const PrefillPlan plan{tokens_per_tile(choice), choice.tile.keys, problem.window_left, problem.window_right,
+                         problem.causality,       lane.min_query,   lane.max_query};
   prefill_schedule<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(update.batch, plan, update.kept,
-                                                                     static_cast<PrefillHeader*>(update.persistent));
+                                                                      static_cast<PrefillHeader*>(update.persistent));
   cuda::check(cudaGetLastError(), "sm90_prefill, schedule");
 }
 
@@ -95,7 +97,8 @@ CUtensorMap map_of(const Lane& lane, const Forward& call, const Rows& rows, int 
   const cuda::BoxedTensor tensor{
       rows.data,
       4,
-      {static_cast<uint64_t>(head_size), static_cast<uint64_t>(paged ? problem.block_size : std::max<int64_t>(call.num_keys, 1)),
+      {static_cast<uint64_t>(head_size),
+       static_cast<uint64_t>(paged ? problem.block_size : std::max<int64_t>(call.num_keys, 1)),
        static_cast<uint64_t>(problem.num_kv_heads), paged ? std::max<uint64_t>(call.num_blocks, 1) : 1},
       {static_cast<uint64_t>(rows.token_bytes), static_cast<uint64_t>(rows.head_bytes),
        static_cast<uint64_t>(paged ? call.block_bytes : rows.token_bytes)},

@@ -40,17 +40,17 @@ struct PrefillArgs {
   int kv_ratio;  // row groups a kv head
   int q_tokens;  // tokens a row tile: rows / pack
   int head_size_v;
-  int window_left;                             // kFar: unlimited
-  int block_size;                              // 0: ragged
-  int box_rows;                                // rows a copy of K or V: min(block_size, keys), or keys where ragged
-  int num_blocks;                              // a table entry outside [0, num_blocks) reads as zeros
-  float scale_log2;                            // softmax_scale * log2(e); with a soft cap: soft_cap * log2(e)
-  float cap_log2;                              // 2 * log2(e) * softmax_scale / soft_cap; 0: no soft cap
-  const float* sinks;                          // [num_q_heads] f32; null: none
-  Rows out;                                    // [token, num_q_heads, head_size_v]
-  float* lse;                                  // [token, num_q_heads] f32; null: not wanted
-  int64_t lse_token_stride, lse_head_stride;   // elements
-  float lse_factor;                            // times the natural logarithm
+  int window_left;                            // kFar: unlimited
+  int block_size;                             // 0: ragged
+  int box_rows;                               // rows a copy of K or V: min(block_size, keys), or keys where ragged
+  int num_blocks;                             // a table entry outside [0, num_blocks) reads as zeros
+  float scale_log2;                           // softmax_scale * log2(e); with a soft cap: soft_cap * log2(e)
+  float cap_log2;                             // 2 * log2(e) * softmax_scale / soft_cap; 0: no soft cap
+  const float* sinks;                         // [num_q_heads] f32; null: none
+  Rows out;                                   // [token, num_q_heads, head_size_v]
+  float* lse;                                 // [token, num_q_heads] f32; null: not wanted
+  int64_t lse_token_stride, lse_head_stride;  // elements
+  float lse_factor;                           // times the natural logarithm
 };
 
 }  // namespace anyattn::flash

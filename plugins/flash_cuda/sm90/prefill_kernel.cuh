@@ -19,8 +19,8 @@ namespace anyattn::flash {
 // The sizes of a tile as constants that device code may name.
 template <PrefillTile kTile>
 struct PrefillSizes {
-  static constexpr int kGroups = kTile.groups(), kThreads = kTile.threads(), kChunks = kTile.chunks(), kChunksV = kTile.chunks_v(),
-                       kSharedBytes = kTile.shared_bytes();
+  static constexpr int kGroups = kTile.groups(), kThreads = kTile.threads(), kChunks = kTile.chunks(),
+                       kChunksV = kTile.chunks_v(), kSharedBytes = kTile.shared_bytes();
 };
 
 template <PrefillTile kTile>
@@ -410,8 +410,7 @@ void PrefillInstance<Element, kRow>::prepare() {
 template <class Element, int kRow>
 void PrefillInstance<Element, kRow>::launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream) {
   constexpr PrefillTile kTile = kPrefillTiles[kRow];
-  prefill<Element, kRow>
-      <<<blocks, kTile.threads(), kTile.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(maps, args);
+  prefill<Element, kRow><<<blocks, kTile.threads(), kTile.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(maps, args);
   cuda::check(cudaGetLastError(), "sm90_prefill");
 }
 

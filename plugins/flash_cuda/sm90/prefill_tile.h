@@ -11,11 +11,9 @@ struct PrefillTile {
 
   constexpr int groups() const { return rows / 64; }
   constexpr int threads() const { return (groups() + 1) * 128; }
-  constexpr int chunks() const { return (head_size + 63) / 64; }      // of 64 columns = 128 bytes in shared memory
+  constexpr int chunks() const { return (head_size + 63) / 64; }  // of 64 columns = 128 bytes in shared memory
   constexpr int chunks_v() const { return (head_size_v + 63) / 64; }
-  constexpr int shared_bytes() const {
-    return 128 * (rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024;
-  }
+  constexpr int shared_bytes() const { return 128 * (rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024; }
 };
 
 // Registers: a block has 65536; a producer group of 40 leaves 232 for each of 2 consumer groups, one of 32 leaves 160 for each of 3. A consumer
