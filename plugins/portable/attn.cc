@@ -16,13 +16,13 @@ void PortableAttn::kv_cache_spec(const Host& host, const anyattn_device_facts& f
                                  const SpecSink& accept) {
   const Plan plan = require_plan(Family::kPlain, host, facts, problem);
   if (plan.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "ragged keys have no cache spec");
-  give_plain_specs(plain_cache(plan), accept);
+  give_format_specs(*plan.format, cache_sizes(plan), accept);
 }
 
 PortableAttn::PortableAttn(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                            const anyattn_kv_cache_spec* spec)
     : host_(host), plan_(require_plan(Family::kPlain, host, facts, problem)), kernels_(host, facts, plan_.main) {
-  if (!plan_.ragged) layout_ = read_plain_spec(plain_cache(plan_), spec);
+  if (!plan_.ragged) layout_ = read_format_spec(*plan_.format, cache_sizes(plan_), spec);
 }
 
 void PortableAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
@@ -56,6 +56,9 @@ void PortableAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
     to.token_bytes[p] = planes[p]->token_bytes;
     to.head_bytes[p] = planes[p]->head_bytes;
   }
+  to.scales[0] = call_scale(args.k_scale, "k_scale", plan_);
+  to.scales[1] = call_scale(args.v_scale, "v_scale", plan_);
+  to.scale_stride = scale_stride(plan_);
   to.base = static_cast<char*>(cache.base);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
@@ -87,6 +90,9 @@ void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args&
     const anyattn_cache cache = read_cache(layout_, args.cache);
     to.k = plane_rows(cache, layout_.k);
     to.v = plane_rows(cache, layout_.v);
+    to.k_scales = call_scale(args.k_scale, "k_scale", plan_);
+    to.v_scales = call_scale(args.v_scale, "v_scale", plan_);
+    to.scale_stride = scale_stride(plan_);
     to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
     to.num_blocks = cache.num_blocks;
   }

@@ -63,6 +63,12 @@ void set_out(AttendArgs& args, const RawView<3>& out) {
   args.out = rows_of(out);
 }
 
+const float* call_scale(const anyattn_tensor& tensor, const char* name, const Plan& plan) {
+  if (!plan.scaled()) return nullptr;
+  return read_per_head(tensor, name, scale_stride(plan) ? plan.num_kv_heads : 1);
+}
+int32_t scale_stride(const Plan& plan) { return plan.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) ? 1 : 0; }
+
 void launch(const Plan& plan, const Kernels& kernels, const Worklist& work, AttendArgs args, void* scratch, void* stream) {
   args.kept = work.kept();
   for (int lane = 0; lane < work.lanes_in_use(); ++lane) {

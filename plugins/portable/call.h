@@ -22,6 +22,9 @@ AttendArgs common_args(double softmax_scale, const void* scratch, uint64_t neede
 void set_lse(AttendArgs& args, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens);
 // The out tensor; its rows must start on 8 (16-bit) or 16 bytes, since four elements are stored at once.
 void set_out(AttendArgs& args, const RawView<3>& out);
+// The call's scale of K or V, or one a kv head: device memory; null where the problem has none.
+const float* call_scale(const anyattn_tensor& tensor, const char* name, const Plan& plan);
+int32_t scale_stride(const Plan& plan);
 // Both launches of every lane in use.
 void launch(const Plan& plan, const Kernels& kernels, const Worklist& work, AttendArgs args, void* scratch, void* stream);
 

@@ -23,10 +23,10 @@ std::string name(const char* function) { return std::string(vendor::kCompilerPre
 std::string words_of(const Config& c) {
   char cap[40];
   std::snprintf(cap, sizeof cap, "%af", static_cast<double>(c.soft_cap));
-  return text(c.kind, ",", c.out_kind, ",", c.head_size, ",", c.head_size_v, ",", c.q_split, ",", c.latent, ",", c.group, ",",
-              c.num_kv_heads, ",", c.block_size, ",", c.causality, ",", c.window_left, ",", c.window_right, ",", c.alibi, ",",
-              c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave, ",", c.matrix,
-              ",", cap);
+  return text(c.kind, ",", c.rows, ",", c.out_kind, ",", c.head_size, ",", c.head_size_v, ",", c.q_split, ",", c.latent, ",",
+              c.group, ",", c.num_kv_heads, ",", c.block_size, ",", c.causality, ",", c.window_left, ",", c.window_right, ",",
+              c.alibi, ",", c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave,
+              ",", c.matrix, ",", cap);
 }
 std::string words_of(const Tile& t) {
   return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.stages, ",", t.heads,

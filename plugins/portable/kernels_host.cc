@@ -3,6 +3,7 @@
 #include "kernels.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,7 +18,9 @@ constexpr int kHostRows = 16, kHostKeys = 64, kHostColumns = 256;
 #define AA_FN
 #define AA_UNROLL
 #define AA_UNROLL_FOUR
+#define AA_UNROLL_COPIES
 #define AA_SHARED
+#define AA_TABLE static constexpr
 class Programs {
  public:
   Programs(const Config& config, const Tile& cut)
@@ -25,33 +28,32 @@ class Programs {
         tile(cut),
         kElementBytes(element_bytes(config)),
         kChunk(16 / kElementBytes),
-        kChunksK(padded_to(config.head_size, 16) / kChunk),
-        kChunksV(cut.columns / kChunk) {}
+        kChunksQ(padded_to(config.head_size, 16) / kChunk) {}
 
 #include "vendor/host.h"
-  Tiles tiles(void* memory) const {
-    return {static_cast<float*>(memory),
-            cfg.kind,
-            padded_to(cfg.head_size, 16),
-            cfg.head_size,
-            cfg.head_size_v,
-            tile.columns,
-            kChunk,
+  Tiles tiles(void* memory) {
+    return {this,          static_cast<float*>(memory),
+            cfg.kind,      padded_to(cfg.head_size, 16),
+            cfg.head_size, cfg.head_size_v,
+            tile.columns,  kChunk,
             cfg.latent};
   }
 #include "kernels/attend.inl"
+#include "kernels/formats.inl"
 #include "kernels/memory.inl"
 #include "kernels/plan.inl"
 
  private:
   const Config& cfg;
   const Tile& tile;
-  const int kElementBytes, kChunk, kChunksK, kChunksV;
+  const int kElementBytes, kChunk, kChunksQ;
 };
 #undef AA_FN
 #undef AA_UNROLL
 #undef AA_UNROLL_FOUR
+#undef AA_UNROLL_COPIES
 #undef AA_SHARED
+#undef AA_TABLE
 
 uint64_t tile_bytes(const Specialisation& spec) {
   const auto head = static_cast<uint64_t>(padded_to(spec.cfg.head_size, 16)),

@@ -32,7 +32,8 @@ void PortableMla::supports(const Host& host, const anyattn_device_facts& facts, 
 
 void PortableMla::kv_cache_spec(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                                 const SpecSink& accept) {
-  latent_specs(require_plan(Family::kMla, host, facts, problem), accept);
+  const Plan plan = require_plan(Family::kMla, host, facts, problem);
+  give_latent_spec(*plan.format, cache_sizes(plan), accept);
 }
 
 PortableMla::PortableMla(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
@@ -41,7 +42,7 @@ PortableMla::PortableMla(const Host& host, const anyattn_device_facts& facts, co
       plan_(require_plan(Family::kMla, host, facts, problem)),
       kernels_(host, facts, plan_.main),
       mha_kernels_(host, facts, plan_.mha),
-      layout_(latent_layout(plan_, spec)) {}
+      layout_(read_latent_spec(*plan_.format, cache_sizes(plan_), spec)) {}
 
 void PortableMla::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
   memory.scratch_bytes = std::max(scratch_bytes(host_, plan_.main), scratch_bytes(host_, plan_.mha));
@@ -62,11 +63,14 @@ void PortableMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   StoreArgs to{};
   to.from[0] = wide_rows(view<2>(args.kv_c, {"kv_c", plan_.dtype, {tokens, plan_.kv_lora_rank}, true}), "kv_c");
   to.from[1] = wide_rows(view<2>(args.k_pe, {"k_pe", plan_.dtype, {tokens, plan_.rope}, true}), "k_pe");
+  const float* scale = call_scale(args.k_scale, "k_scale", plan_);
   for (int p = 0; p < 2; ++p) {
     to.heads[p] = 1;
     to.size[p] = static_cast<int32_t>(p == 0 ? plan_.kv_lora_rank : plan_.rope);
-    to.byte_offset[p] =
-        static_cast<int64_t>(layout_.k.byte_offset) + (p == 0 ? 0 : int64_t{plan_.kv_lora_rank} * dtype_bytes(plan_.dtype));
+    const bool behind = p == 1 && plan_.format->coding != Coding::kRecord;  // a record's parts know their places
+    to.byte_offset[p] = static_cast<int64_t>(layout_.k.byte_offset) +
+                        (behind ? int64_t{plan_.kv_lora_rank} * dtype_bytes(plan_.format->dtype) : 0);
+    to.scales[p] = scale;
     to.token_bytes[p] = layout_.k.token_bytes;
   }
   to.base = static_cast<char*>(cache.base);
@@ -91,6 +95,7 @@ void PortableMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& 
   set_lse(to, plan_, args.lse, args.lse_base, tokens);
   const anyattn_cache cache = read_cache(layout_, args.cache);
   to.k = to.v = plane_rows(cache, layout_.k);
+  to.k_scales = to.v_scales = call_scale(args.k_scale, "k_scale", plan_);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   launch(plan_, kernels_, metadata, to, args.scratch, args.stream);
@@ -114,6 +119,7 @@ void PortableMla::context_gather(const Metadata& metadata, const anyattn_context
   to.to[1] = wide_rows(view<2>(args.k_pe, {"k_pe", plan_.dtype, {rows, plan_.rope}, true}), "k_pe");
   to.size[0] = static_cast<int32_t>(plan_.kv_lora_rank);
   to.size[1] = static_cast<int32_t>(plan_.rope);
+  to.scale = call_scale(args.k_scale, "k_scale", plan_);
   to.base = static_cast<char*>(cache.base) + layout_.k.byte_offset;
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.token_bytes = layout_.k.token_bytes;

@@ -13,15 +13,15 @@ constexpr auto bit = feature_bit;
 constexpr uint64_t kCommonFeatures = bit(ANYATTN_FEATURE_NON_CAUSAL) | bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
                                      bit(ANYATTN_FEATURE_CP_DECODE) | bit(ANYATTN_FEATURE_LSE) |
                                      bit(ANYATTN_FEATURE_BATCH_INVARIANT) | bit(ANYATTN_FEATURE_KV_TRANSFER) |
-                                     bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA);
-constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
-                                    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) |
-                                    bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
-                                    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL);
+                                     bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA) | bit(ANYATTN_FEATURE_KV_SCALES);
+constexpr uint64_t kPlainFeatures =
+    kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) | bit(ANYATTN_FEATURE_ALIBI) |
+    bit(ANYATTN_FEATURE_ALIBI_SQRT) | bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
+    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL) | bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 constexpr uint32_t kPreferredBlockSize = 64;
-constexpr uint32_t kMaxHeadSize = 576;
+constexpr uint32_t kMaxHeadSize = 576, kMaxRotatedHere = 256;
 
 void check_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons, Plan& plan) {
   refuse_features(problem, allowed, reasons);
@@ -58,14 +58,49 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
     reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), kFloats);
   plan.ragged = has_ragged_keys(problem, reasons);
   if (plan.ragged) return;
-  const char* format = problem.kv_cache_dtype ? problem.kv_cache_dtype : "";
-  if (dtype_of_float_name(format) != problem.q_dtype)
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", *format ? format : "(none)", dtype_name(problem.q_dtype),
-                "a cache in the query's dtype");
   plan.block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
   if (plan.block_size % 8 != 0)
     reasons.add(ANYATTN_REASON_BLOCK_SIZE, "block_size", text(plan.block_size), "multiples of 8",
                 "a tile of keys takes whole groups of 8 rows of a block");
+}
+
+// Powers of two: rows that a Hadamard matrix rotates. V's accumulators must lie in one program.
+bool is_rotatable(uint32_t size) { return size >= 16 && size <= kMaxRotatedHere && (size & (size - 1)) == 0; }
+
+void check_format(const anyattn_problem& problem, Family family, Reasons& reasons, Plan& plan) {
+  if (plan.ragged) {
+    if (plan.scaled()) reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", "with ragged keys", "with paged keys");
+    return;
+  }
+  const bool latent = family == Family::kMla;
+  const char* name = problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
+  plan.format = find_cache_format(name, latent);
+  if (!plan.format) {
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, cache_format_names(latent));
+    return;
+  }
+  if (plan.scaled() && !plan.format->scaled_by_call())
+    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", text("with ", name), "without",
+                "the rows of this format have scales of their own");
+  const auto check = [&](uint32_t id, const char* field, uint32_t size, bool good, const char* allowed, const char* hint) {
+    if (!good) reasons.add(id, field, text(size, " with ", name), text(allowed, " with ", name), hint);
+  };
+  if (plan.format->coding == Coding::kInt4Scaled) {
+    constexpr const char* kAllowed = "powers of two from 16 to 256";
+    constexpr const char* kHint =
+        "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others";
+    check(ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, is_rotatable(problem.head_size), kAllowed, kHint);
+    check(ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, is_rotatable(problem.head_size_v), kAllowed, kHint);
+  }
+  if (plan.format->coding == Coding::kRecord) {
+    check(ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", problem.kv_lora_rank, problem.kv_lora_rank == RecordLayout::kLatent, "512",
+          "");
+    check(ANYATTN_REASON_MLA_SIZE, "qk_rope_head_dim", problem.qk_rope_head_dim,
+          problem.qk_rope_head_dim == RecordLayout::kRope, "64", "");
+    if (problem.q_dtype == ANYATTN_DTYPE_FLOAT32)
+      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", text(name, " with q_dtype float32"),
+                  text(name, " with q_dtype float16, bfloat16"));
+  }
 }
 
 void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
@@ -106,6 +141,7 @@ void check_mla_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& pla
 void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan) {
   Config& cfg = plan.main.cfg;
   cfg.kind = kind_of(plan.dtype);
+  cfg.rows = plan.format ? static_cast<int>(plan.format->coding) : cfg.kind;
   cfg.out_kind = kind_of(plan.out_dtype);
   cfg.head_size = static_cast<int>(plan.head_size);
   cfg.head_size_v = static_cast<int>(plan.head_size_v);
@@ -118,6 +154,7 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   if (!cfg.latent) return;
   Config& mha = plan.mha.cfg;
   mha = cfg;
+  mha.rows = mha.kind;
   mha.head_size = mha.q_split = static_cast<int>(plan.mha_head_size);
   mha.head_size_v = static_cast<int>(plan.mha_head_size_v);
   mha.latent = mha.block_size = mha.cp_rank = 0;
@@ -140,6 +177,7 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
     check_target(host, facts, reasons);
   check_features(problem, family == Family::kMla ? kCommonFeatures : kPlainFeatures, reasons, plan);
   check_dtypes(problem, reasons, plan);
+  check_format(problem, family, reasons, plan);
   check_parameters(problem, reasons, plan);
   check_heads(problem, reasons, plan);
   if (family == Family::kMla)

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "anyattn/kv_formats.hpp"
 #include "kernels.h"
 
 namespace anyattn::portable {
@@ -19,11 +20,14 @@ struct Plan {
   uint32_t kv_lora_rank = 0, rope = 0;              // MLA
   uint32_t mha_head_size = 0, mha_head_size_v = 0;  // MLA: of forward_mha
   uint32_t block_size = 0;
-  uint32_t dtype = 0, out_dtype = 0;  // ANYATTN_DTYPE_* of q, k, v and the cache; of out
-  Specialisation main;                // forward, or forward_mqa
-  Specialisation mha;                 // MLA: forward_mha
+  uint32_t dtype = 0, out_dtype = 0;    // ANYATTN_DTYPE_* of q, and of k and v as they are given; of out
+  const CacheFormat* format = nullptr;  // null where keys are ragged
+  Specialisation main;                  // forward, or forward_mqa
+  Specialisation mha;                   // MLA: forward_mha
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
+  // Does a call bring scales of K and V?
+  bool scaled() const { return has(ANYATTN_FEATURE_KV_SCALES) || has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD); }
 };
 
 // Fills `plan`, or names every reason against it. True without reasons.

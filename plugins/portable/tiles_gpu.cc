@@ -31,7 +31,7 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.warps_m = tile.rows / 16;
   tile.warps_n = 4 / tile.warps_m;
   tile.m_tiles = 1;
-  tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);  // 128 accumulators a thread at 16 rows
+  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);  // 128 accumulators a thread at 16 rows
   tile.min_tiles = 1;
   tile.slack = 2;  // a cut costs a merge of a few microseconds, an idle program the bytes it does not ask for
   min_blocks = 2;
@@ -42,7 +42,7 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
     min_blocks = 2;
     if (!scalar && tile.warps_n == 4) break;  // 16 keys a warp is one operand of a product
   }
-  while (tile.columns > 64 && !fit_stages(cfg, tile, shared, 2, 1)) tile.columns /= 2;
+  while (tile.columns > 64 && cfg.rows != kRowsInt4Scaled && !fit_stages(cfg, tile, shared, 2, 1)) tile.columns /= 2;
   tile.keys = std::max(tile.keys, 32);
   fit_stages(cfg, tile, shared, 2, 1);
   min_blocks = 1;
@@ -53,7 +53,7 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
 void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
   const int shared = static_cast<int>(facts.shared_memory_per_block);
   tile.warps_n = 1;
-  tile.columns = std::min(padded_to(cfg.head_size_v, 16), 256);
+  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);
   tile.keys = 64;
   tile.min_tiles = 4;
   tile.slack = 10;  // a cut costs a second start of about 15 us and a merge of 128 rows
@@ -63,7 +63,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
     tile.m_tiles = 1;
     tile.rows = 128;
     if (fit_stages(cfg, tile, shared, 2, 2) && tile.stages == 2) min_blocks = 2;
-  } else if (cfg.head_size <= 256) {
+  } else if (cfg.head_size <= 256 && query_parts(cfg) == 1) {
     tile.warps_m = 8;
     tile.m_tiles = 1;
     tile.rows = 128;
@@ -78,7 +78,8 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
 }  // namespace
 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec) {
-  spec.cfg.matrix = vendor::kMatrixCores && host.option("products", "auto") != "scalar";
+  const bool other_float = spec.cfg.rows <= kBF16 && spec.cfg.rows != spec.cfg.kind;  // has more range or digits than q's kind
+  spec.cfg.matrix = vendor::kMatrixCores && host.option("products", "auto") != "scalar" && !other_float;
   const Config& cfg = spec.cfg;
   const bool scalar = !cfg.matrix || cfg.kind == kF32;
   constexpr int kAll = std::numeric_limits<int>::max();

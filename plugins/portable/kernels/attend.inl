@@ -5,7 +5,7 @@
 // A piece of work: one item's rows, heads of one kv head, columns of v, tiles [tile_begin, tile_end) of its keys.
 struct Unit {
   int req, first_token, tokens;
-  int key_begin, key_end;  // of the whole item
+  int key_begin, key_end;   // of the whole item
   int first_key, last_key;  // of this piece
   int kv_head, first_head, heads, column;
   int first_row;       // of the request in q
@@ -89,7 +89,7 @@ AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
 
 AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
   const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
-  AA_UNROLL
+  AA_UNROLL_COPIES
   for (int n = 0; n < (tile.keys * kChunksK + kThreads - 1) / kThreads; ++n) {
     const int i = thread() + n * kThreads;
     if ((tile.keys * kChunksK) % kThreads != 0 && i >= tile.keys * kChunksK) break;
@@ -99,7 +99,7 @@ AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int
   }
   if (cfg.latent) return;
   const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
-  AA_UNROLL
+  AA_UNROLL_COPIES
   for (int n = 0; n < (tile.keys * kChunksV + kThreads - 1) / kThreads; ++n) {
     const int i = thread() + n * kThreads;
     if ((tile.keys * kChunksV) % kThreads != 0 && i >= tile.keys * kChunksV) break;
@@ -110,10 +110,10 @@ AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int
 }
 
 AA_FN void load_query(const AttendArgs& a, const Unit& u, const Tiles& tiles) {
-  for (int n = 0; n < (tile.rows * kChunksK + kThreads - 1) / kThreads; ++n) {
+  for (int n = 0; n < (tile.rows * kChunksQ + kThreads - 1) / kThreads; ++n) {
     const int i = thread() + n * kThreads;
-    if ((tile.rows * kChunksK) % kThreads != 0 && i >= tile.rows * kChunksK) break;
-    const int row = i / kChunksK, chunk = i % kChunksK;
+    if ((tile.rows * kChunksQ) % kThreads != 0 && i >= tile.rows * kChunksQ) break;
+    const int row = i / kChunksQ, chunk = i % kChunksQ;
     const int token = row / tile.heads, head = row % tile.heads;
     const int element = chunk * kChunk;
     const bool inside = token < u.tokens && head < u.heads && element < cfg.head_size;
@@ -124,6 +124,9 @@ AA_FN void load_query(const AttendArgs& a, const Unit& u, const Tiles& tiles) {
     tiles.fill_q(row, chunk, part.data, inside ? offset : -1);
   }
 }
+
+// The call's scale of a kv head's keys or values.
+AA_FN float call_scale(const float* scales, int stride, int kv_head) { return scales ? scales[kv_head * stride] : 1; }
 
 // Scores are kept in base 2. Where nothing is added to them, the factor enters with the exponent, one operation a score.
 AA_FN constexpr bool plain_scores() { return cfg.soft_cap == 0 && cfg.alibi == kAlibiNone; }
@@ -148,7 +151,8 @@ struct State {
 };
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
-  const float factor = plain_scores() ? a.softmax_scale * kLog2e : 1;
+  const float scale = a.softmax_scale * kScoreFactor * call_scale(a.k_scales, a.scale_stride, u.kv_head);
+  const float factor = plain_scores() ? scale * kLog2e : 1;
   int begin[kLaneRows], end[kLaneRows], position[kLaneRows];
   float slope[kLaneRows];
   int all_begin = 0, all_end = kForever;  // keys that every row of this lane sees
@@ -176,6 +180,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     if (s < steps) load_keys(a, u, tiles, s);
     commit_loads();
   }
+  if (cfg.rows == kRowsInt4Scaled) rotate_query(tiles);
   for (int step = 0; step < steps; ++step) {
     const int first = u.first_key + step * tile.keys, stage = step % tile.stages, next = step + tile.stages - 1;
     if (tile.stages > 1) {
@@ -197,7 +202,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       AA_UNROLL
       for (int j = 0; j < kLaneKeys; ++j) {
         const int key = first + key_of(j);
-        s.at[i][j] = biased(s.at[i][j], a.softmax_scale, slope[i], key, position[i]);
+        s.at[i][j] = biased(s.at[i][j], scale, slope[i], key, position[i]);
         if (masked && (key < begin[i] || key >= end[i])) s.at[i][j] = -kInfinity;
       }
     }
@@ -232,6 +237,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     state.maximum[i] *= factor;
     state.sum[i] = row_sum(state.sum[i]);
   }
+  if (cfg.rows == kRowsInt4Scaled) rotate_back(state.o);
 }
 
 // What a row's output is multiplied by, and its natural log-sum-exp; the sink counts in both.
@@ -248,7 +254,7 @@ AA_FN RowEnd end_row(const AttendArgs& a, int head, float maximum, float sum) {
     maximum = top;
   }
   const bool empty = maximum == -kInfinity;
-  end.scale = empty ? 0 : shrink / sum;
+  end.scale = empty ? 0 : shrink / sum * call_scale(a.v_scales, a.scale_stride, head / cfg.group);
   end.lse = empty ? -kInfinity : (maximum + log2_of(sum)) * kLn2;
   return end;
 }
@@ -256,7 +262,6 @@ AA_FN RowEnd end_row(const AttendArgs& a, int head, float maximum, float sum) {
 AA_FN void write_lse(const AttendArgs& a, int64_t row, int head, float lse) {
   if (a.lse) a.lse[row * a.lse_token_stride + head * a.lse_head_stride] = lse * a.lse_factor;
 }
-
 
 // A lane's rows as they stand, where its warp has seen all keys of the piece.
 AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const State& state, float* part) {
@@ -267,7 +272,8 @@ AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const State& state, f
     if (part) {
       float* row = part + (int64_t)r * (tile.columns + 4);
       AA_UNROLL
-      for (int c = 0; c < lane_columns(); c += 2) store_two(row + 4 + column_of(c), state.o.at[i][c], state.o.at[i][c + 1]);
+      for (int c = 0; c < lane_columns(); c += 2)
+        store_two(row + 4 + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
       if (first_lane_of_row()) store_two(row, state.maximum[i], state.sum[i]);
       continue;
     }
@@ -275,7 +281,8 @@ AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const State& state, f
     const RowEnd end = end_row(a, u.first_head + head, state.maximum[i], state.sum[i]);
     AA_UNROLL
     for (int c = 0; c < lane_columns(); c += 2)
-      store_pair(a.out, row, u.first_head + head, u.column + column_of(c), state.o.at[i][c] * end.scale, state.o.at[i][c + 1] * end.scale);
+      store_pair(a.out, row, u.first_head + head, u.column + column_of(c), state.o.at[i][slot_of(c)] * end.scale,
+                 state.o.at[i][slot_of(c + 1)] * end.scale);
     if (first_lane_of_row() && u.column == 0) write_lse(a, row, u.first_head + head, end.lse);
   }
 }
@@ -288,7 +295,8 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
   for (int i = 0; i < kLaneRows; ++i) {
     float* row = staged + (warp_n() * tile.rows + row_of(i)) * pitch;
     AA_UNROLL
-    for (int c = 0; c < lane_columns(); c += 2) store_two(row + column_of(c), state.o.at[i][c], state.o.at[i][c + 1]);
+    for (int c = 0; c < lane_columns(); c += 2)
+      store_two(row + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
     if (first_lane_of_row()) {
       tiles.maximum()[warp_n() * tile.rows + row_of(i)] = state.maximum[i];
       tiles.sum()[warp_n() * tile.rows + row_of(i)] = state.sum[i];
@@ -403,7 +411,8 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
   const bool dealing = at.tile == kWhole;
   int round = 0;
   bool more = dealing ? dealt(program, 0) < at.last
-                      : at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)));
+                      : at.item < end.item ||
+                            (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)));
   while (more) {
     const Item item = round == 0 ? at.first : a.lane.items[at.item];
     int from = 0, to = item.tiles, head = at.head;
@@ -424,7 +433,8 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
         at.head = 0;
         ++at.item;
       }
-      more = !last && (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && end.tile > 0))));
+      more = !last &&
+             (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && end.tile > 0))));
     }
     attend_item(a, batch, tiles, item, head, from, to, part);
   }
@@ -517,7 +527,7 @@ AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
         for (int e = 0; e < 4; ++e) value[e] += weight == 0 ? 0 : weight * part[e];
       }
       if (groups == 1) write_row(a, u, r, 4 * q, maximum, sum, value);
-      else for (int e = 0; e < 4; ++e) values[(group * quads + q) * 4 + e] = value[e];
+      for (int e = 0; groups > 1 && e < 4; ++e) values[(group * quads + q) * 4 + e] = value[e];
     }
     barrier();
     if (groups == 1) continue;

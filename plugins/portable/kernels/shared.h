@@ -10,12 +10,22 @@
 namespace anyattn::portable {
 
 enum Kind : int { kF32 = 0, kF16 = 1, kBF16 = 2 };
+// How rows of K and V are stored: sdk/ABI.md, "Cache formats"; the numbers of anyattn::Coding. The first three are the kinds.
+enum RowFormat : int {
+  kRowsE4M3 = 3,
+  kRowsE5M2 = 4,
+  kRowsInt8Scaled = 5,  // a float32 scale behind each row; so to the 4-bit ones
+  kRowsE4M3Scaled = 6,
+  kRowsInt4Scaled = 7,  // rotated; the zero point in the scale's low bits
+  kRowsRecord = 8       // MLA: 512 E4M3, four scales, 64 bfloat16
+};
 enum Causality : int { kCausal = 0, kNonCausal = 1, kPerRequest = 2 };
 enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymmetric = 3 };
 
-// A kernel is compiled for exactly this. Keys have the query's kind.
+// A kernel is compiled for exactly this.
 struct Config {
-  int kind;         // of q, k, v and the cache
+  int kind;         // of q, and of new rows of k and v
+  int rows;         // format of the cache's rows; the kind where keys are ragged
   int out_kind;     // of out
   int head_size;    // of q and k
   int head_size_v;  // of v and out
@@ -117,8 +127,11 @@ struct AttendArgs {
   Rows out;
   float* lse;  // null: not wanted
   int64_t lse_token_stride, lse_head_stride;
-  const float* sinks;   // [num_q_heads]
-  const float* slopes;  // [num_q_heads]
+  const float* sinks;     // [num_q_heads]
+  const float* slopes;    // [num_q_heads]
+  const float* k_scales;  // of the call, one or one a kv head (scale_stride 1); null: 1
+  const float* v_scales;
+  int32_t scale_stride;
   float softmax_scale;
   float lse_factor;        // 1, or log2(e)
   int32_t blocks_per_req;  // direct units: blocks of rows each request gets
@@ -131,6 +144,8 @@ struct StoreArgs {
   int32_t size[2];         // elements of a row
   int64_t byte_offset[2];  // in the block
   int64_t token_bytes[2], head_bytes[2];
+  const float* scales[2];  // as AttendArgs::k_scales
+  int32_t scale_stride;
   char* base;
   int64_t block_bytes;
   uint64_t num_blocks;
@@ -144,6 +159,7 @@ struct GatherArgs {
   const int32_t* context_start;  // [num_reqs]
   Rows to[2];
   int32_t size[2];
+  const float* scale;  // [1]; null: 1
   char* base;
   int64_t block_bytes, token_bytes;
   uint64_t num_blocks;
@@ -173,17 +189,32 @@ struct MergeArgs {
   double lse_factor;
 };
 
-// Bytes of shared memory a program of `attend` needs: q, then the key tiles (later the staged accumulators), where their rows
-// lie, then what warps tell each other. Rows are padded to an odd number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
-constexpr int element_bytes(const Config& cfg) { return cfg.kind == kF32 ? 4 : 2; }
+constexpr int kMaxRotated = 512;  // values of a 4-bit row
+constexpr int kRecordLatent = 512, kRecordTile = 128, kRecordScales = 512, kRecordRope = 528, kRecordBytes = 656;
+
 constexpr int padded_to(int n, int step) { return (n + step - 1) / step * step; }
-constexpr int pitch_bytes(int elements, int bytes) { return (padded_to(elements, 16) * bytes / 16 | 1) * 16; }
-constexpr int query_bytes(const Config& cfg, const Tile& tile) {
-  return tile.rows * pitch_bytes(cfg.head_size, element_bytes(cfg));
+constexpr int element_bytes(const Config& cfg) { return cfg.kind == kF32 ? 4 : 2; }
+constexpr int code_bits(int rows) { return rows == kF32 ? 32 : rows <= kBF16 ? 16 : rows == kRowsInt4Scaled ? 4 : 8; }
+constexpr bool has_row_scales(int rows) { return rows >= kRowsInt8Scaled && rows <= kRowsInt4Scaled; }
+constexpr int code_bytes(const Config& cfg, int size) {
+  return cfg.rows == kRowsRecord ? kRecordBytes : size * code_bits(cfg.rows) / 8;
+}
+constexpr int row_bytes(const Config& cfg, int size) { return code_bytes(cfg, size) + (has_row_scales(cfg.rows) ? 4 : 0); }
+// Values that one 32-byte matrix load of K or V holds; tiles are whole ones.
+constexpr int row_step(const Config& cfg) { return code_bits(cfg.rows) >= 16 ? 16 : 256 / code_bits(cfg.rows); }
+
+// Bytes of shared memory a program of `attend` needs: q (4-bit rows: and what rounding leaves of the rotated q), then the key
+// tiles (later the staged accumulators), where their rows lie, then what warps tell each other. Rows are padded to an odd
+// number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
+constexpr int odd_pitch(int bytes) { return (bytes / 16 | 1) * 16; }
+constexpr int query_pitch(const Config& cfg) { return odd_pitch(padded_to(cfg.head_size, row_step(cfg)) * element_bytes(cfg)); }
+constexpr int query_parts(const Config& cfg) { return cfg.rows == kRowsInt4Scaled && cfg.kind != kF32 ? 2 : 1; }
+constexpr int query_bytes(const Config& cfg, const Tile& tile) { return tile.rows * query_pitch(cfg) * query_parts(cfg); }
+constexpr int tile_pitch(const Config& cfg, int size) {
+  return odd_pitch(code_bytes(cfg, padded_to(size, row_step(cfg))) + (has_row_scales(cfg.rows) ? 16 : 0));
 }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
-  const int v = cfg.latent ? 0 : pitch_bytes(tile.columns, element_bytes(cfg));
-  return tile.keys * (pitch_bytes(cfg.head_size, element_bytes(cfg)) + v);
+  return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
 }
 constexpr int body_bytes(const Config& cfg, const Tile& tile) {
   const int keys = tile.stages * stage_bytes(cfg, tile), staged = tile.warps_n * tile.rows * (tile.columns + 8) * 4;

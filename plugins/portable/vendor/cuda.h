@@ -5,10 +5,12 @@
 
 #define AA_FN __device__ __forceinline__
 #define AA_SHARED __shared__
+#define AA_TABLE __constant__ const
 #define AA_PROGRAM ((int)blockIdx.x)
 #define AA_PROGRAMS ((int)gridDim.x)
 #define kInfinity __int_as_float(0x7f800000)
 #define AA_UNROLL _Pragma("unroll")
+#define AA_UNROLL_COPIES AA_UNROLL
 #define AA_UNROLL_FOUR _Pragma("unroll 4")
 
 AA_FN int thread() { return (int)threadIdx.x; }
@@ -43,6 +45,7 @@ AA_FN float sqrt_of(float x) { return sqrtf(x); }
 AA_FN double exp_of(double x) { return expf((float)x); }
 AA_FN double log_of(double x) { return logf((float)x); }
 AA_FN unsigned bits_of(float x) { return __float_as_uint(x); }
+AA_FN float float_of_bits(unsigned x) { return __uint_as_float(x); }
 
 AA_FN float float_of_bf16(unsigned short bits) { return __uint_as_float((unsigned)bits << 16); }
 AA_FN float float_of_f16(unsigned short bits) {
@@ -63,11 +66,18 @@ AA_FN unsigned short f16_of(float x) {
 
 typedef unsigned SharedAt;
 AA_FN SharedAt shared_at(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+template <int kBytes>
 AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
-  asm volatile(  // where the offset is negative nothing is read and zeros are written
-      "{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
-      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, none;\n}" ::"r"(to),
-      "l"(base + offset), "r"((int)(offset >> 32)));
+  if (kBytes == 16)  // where the offset is negative nothing is read and zeros are written
+    asm volatile(
+        "{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, none;\n}" ::"r"(to),
+        "l"(base + offset), "r"((int)(offset >> 32)));
+  else
+    asm volatile(
+        "{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
+        "cp.async.ca.shared.global.L2::128B [%0], [%1], %3, none;\n}" ::"r"(to),
+        "l"(base + offset), "r"((int)(offset >> 32)), "n"(kBytes < 4 ? 4 : kBytes));
 }
 AA_FN void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 AA_FN void wait_loads(int pending) {
@@ -115,62 +125,4 @@ AA_FN unsigned pair_of(float low, float high) {
   return pair;
 }
 
-// S [rows of the warp][its keys] = Q K^T.
-AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
-  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
-    scalar_qk(tiles, stage, s);
-  } else {
-    AA_UNROLL
-    for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
-    for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
-    AA_UNROLL
-    for (int d = 0; d < kHead / 16; ++d) {
-      Four q[tile.m_tiles];
-      AA_UNROLL
-      for (int m = 0; m < tile.m_tiles; ++m)
-        q[m] = load_matrices(tiles.start +
-                             (tiles.q_at((warp_m() * tile.m_tiles + m) * 16 + lane() % 16) + d * 32 + lane() / 16 * 16));
-      AA_UNROLL
-      for (int n = 0; n < kWarpKeys / 16; ++n) {
-        const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + lane() / 16 * 8;
-        const Four k = load_matrices(tiles.start + (tiles.k_at(stage, key) + d * 32 + lane() / 8 % 2 * 16));
-        AA_UNROLL
-        for (int m = 0; m < tile.m_tiles; ++m) {
-          float(*at)[kLaneKeys] = &s.at[2 * m];
-          multiply(at[0][4 * n], at[0][4 * n + 1], at[1][4 * n], at[1][4 * n + 1], q[m], k.at[0], k.at[1]);
-          multiply(at[0][4 * n + 2], at[0][4 * n + 3], at[1][4 * n + 2], at[1][4 * n + 3], q[m], k.at[2], k.at[3]);
-        }
-      }
-    }
-  }
-}
-
-// O [rows of the warp][columns] += P V over the warp's keys: two key tiles of P are one operand as they stand.
-AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
-  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
-    scalar_pv(tiles, stage, column, p, o);
-  } else {
-    AA_UNROLL
-    for (int n = 0; n < kWarpKeys / 16; ++n) {
-      Four weights[tile.m_tiles];
-      AA_UNROLL
-      for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL
-      for (int half = 0; half < 4; ++half)
-        weights[m].at[half] =
-            pair_of(p.at[2 * m + half % 2][4 * n + half / 2 * 2], p.at[2 * m + half % 2][4 * n + half / 2 * 2 + 1]);
-      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 16;
-      const int at = (cfg.latent ? tiles.k_at(stage, key) + column * kElementBytes : tiles.v_at(stage, key)) + lane() / 16 * 16;
-      const SharedAt row = tiles.start + at;
-      AA_UNROLL
-      for (int c = 0; c < tile.columns / 16; ++c) {
-        const Four v = load_transposed(row + c * 32);
-        AA_UNROLL
-        for (int m = 0; m < tile.m_tiles; ++m) {
-          float(*at)[kLaneColumns] = &o.at[2 * m];
-          multiply(at[0][4 * c], at[0][4 * c + 1], at[1][4 * c], at[1][4 * c + 1], weights[m], v.at[0], v.at[1]);
-          multiply(at[0][4 * c + 2], at[0][4 * c + 3], at[1][4 * c + 2], at[1][4 * c + 3], weights[m], v.at[2], v.at[3]);
-        }
-      }
-    }
-  }
-}
+#include "codes.h"

@@ -15,7 +15,9 @@
 #endif
 #define AA_FN __device__ inline __attribute__((always_inline))
 #define AA_SHARED __shared__
+#define AA_TABLE __attribute__((constant)) const
 #define AA_UNROLL _Pragma("unroll")
+#define AA_UNROLL_COPIES _Pragma("unroll 4")  // each copy holds registers until it lands
 #define AA_UNROLL_FOUR _Pragma("unroll 4")
 #define AA_PROGRAM ((int)__builtin_amdgcn_workgroup_id_x())
 #define AA_PROGRAMS ((int)(__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x()))
@@ -37,6 +39,7 @@ AA_FN void let_next_launch() {}
 AA_FN void wait_for_previous() {}
 
 AA_FN unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
+AA_FN float float_of_bits(unsigned x) { return __builtin_bit_cast(float, x); }
 AA_FN int wave_lane() { return (int)__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)); }
 AA_FN float from_lane_xor(float x, int mask) {
   return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute((wave_lane() ^ mask) * 4, (int)bits_of(x)));
@@ -63,8 +66,11 @@ AA_FN unsigned short f16_of(float x) { return __builtin_bit_cast(unsigned short,
 typedef unsigned Quad __attribute__((ext_vector_type(4)));
 typedef char* SharedAt;
 AA_FN SharedAt shared_at(char* at) { return at; }
+template <int kBytes>
 AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
-  *(Quad*)to = offset < 0 ? Quad{0, 0, 0, 0} : *(const Quad*)(base + offset);
+  if (kBytes == 16) *(Quad*)to = offset < 0 ? Quad{0, 0, 0, 0} : *(const Quad*)(base + offset);
+  if (kBytes == 8) *(uint64_t*)to = offset < 0 ? 0 : *(const uint64_t*)(base + offset);
+  if (kBytes == 4) *(unsigned*)to = offset < 0 ? 0 : *(const unsigned*)(base + offset);
 }
 AA_FN void commit_loads() {}
 AA_FN void wait_loads(int) {}

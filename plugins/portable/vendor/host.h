@@ -6,6 +6,8 @@
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 static constexpr int kLaneRows = kHostRows, kLaneKeys = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
+static constexpr int kRowLanes = 1, kChunksK = 1, kChunksV = 1;  // rows of keys are filled whole
+static constexpr float kScoreFactor = 1;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
@@ -25,6 +27,21 @@ int warp_n() const { return 0; }
 int row_of(int i) const { return i; }
 int key_of(int j) const { return j; }
 int column_of(int c) const { return c; }
+int slot_of(int c) const { return c; }
+int row_lane() const { return 0; }
+int row_group() const { return 0; }
+int row_groups() const { return 1; }
+float largest_of_group(float x) const { return x; }
+float from_lane_xor(float x, int) const { return x; }
+unsigned bits_of(float x) const { return std::bit_cast<unsigned>(x); }
+static unsigned word_at(const char* at) {
+  unsigned word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+float float_of_bits(unsigned bits) const { return std::bit_cast<float>(bits); }
+float float_of_f16(unsigned short bits) const { return to_float(std::bit_cast<Float16>(bits)); }
+float float_of_bf16(unsigned short bits) const { return to_float(std::bit_cast<BFloat16>(bits)); }
 int lane_columns() const { return tile.columns; }
 bool first_lane_of_row() const { return true; }
 float larger(float a, float b) const { return a > b ? a : b; }
@@ -70,8 +87,25 @@ void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes,
     std::memcpy(to + i * to_bytes, from + i * from_bytes, static_cast<size_t>(size) * static_cast<size_t>(kElementBytes));
 }
 
+// Values [first, first + count) of a cache's row of `size`, each `stride` floats further; zeros past the row's end. 4-bit rows
+// leave their rotation here, so that the kernels' own turns of q and the output have nothing to do.
+void read_row(const char* row, int size, int first, int count, float* to, int stride) {
+  float y[kMaxRotated];
+  const int codes = code_bytes(cfg, size);
+  if (cfg.rows == kRowsInt4Scaled) {
+    for (int e = 0; e < size; ++e) y[e] = stored_value(row, codes, e);
+    hadamard(y, size);
+    for (int e = 0; e < size; ++e) y[e] = signed_by_rotation(y[e] / static_cast<float>(size), e);
+  }
+  for (int i = 0; i < count; ++i) {
+    const int e = first + i;
+    to[i * stride] = e >= size ? 0.f : cfg.rows == kRowsInt4Scaled ? y[e] : stored_value(row, codes, e);
+  }
+}
+
 // q [rows][kHead], k [kHead][keys] (so that a row of scores is one run of multiplications), v [keys][columns]; all float32.
 struct Tiles {
+  Programs* program;
   float* base;
   int kind, head, head_size, head_size_v, columns, chunk, latent;
 
@@ -86,15 +120,18 @@ struct Tiles {
   void fill_q(int row, int c, const char* from, int64_t offset) const {
     for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = offset < 0 ? 0.f : load_any(kind, from + offset, e);
   }
-  void fill_k(int, int row, int c, const char* from, int64_t offset) const {
-    for (int e = c * chunk; e < c * chunk + chunk; ++e)
-      k(e)[row] = offset < 0 || e >= head_size ? 0.f : load_any(kind, from + offset, e);
+  void fill_k(int, int row, int, const char* from, int64_t offset) const {
+    if (offset >= 0) return program->read_row(from + offset, head_size, 0, head, k(0) + row, kHostKeys);
+    for (int e = 0; e < head; ++e) k(e)[row] = 0.f;
   }
-  void fill_v(int, int row, int c, int column, const char* from, int64_t offset) const {
-    for (int e = c * chunk; e < c * chunk + chunk; ++e)
-      v(row)[e] = offset < 0 || column + e >= head_size_v ? 0.f : load_any(kind, from + offset, column + e);
+  void fill_v(int, int row, int, int column, const char* from, int64_t offset) const {
+    if (offset >= 0) return program->read_row(from + offset, head_size_v, column, columns, v(row), 1);
+    for (int e = 0; e < columns; ++e) v(row)[e] = 0.f;
   }
 };
+
+void rotate_query(const Tiles&) const {}
+void rotate_back(Accumulator&) const {}
 
 void dot_qk(const Tiles& tiles, int, Scores& s) const {
   for (int i = 0; i < kLaneRows; ++i) {

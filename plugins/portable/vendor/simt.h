@@ -6,9 +6,24 @@
 constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 constexpr int kElementBytes = element_bytes(cfg);
 constexpr int kChunk = 16 / kElementBytes;  // elements of a 16-byte chunk
-constexpr int kHead = padded_to(cfg.head_size, 16);
-constexpr int kChunksK = kHead / kChunk, kChunksV = tile.columns / kChunk;
-constexpr int kPitchK = pitch_bytes(cfg.head_size, kElementBytes), kPitchV = pitch_bytes(tile.columns, kElementBytes);
+constexpr int kHead = padded_to(cfg.head_size, row_step(cfg));
+constexpr int kChunksQ = kHead / kChunk;
+// A row of K or V in shared memory: its codes, padded with zeros, then its scale. Copied in pieces of the largest size that
+// every row of the cache is aligned to; a tile's V is a piece of a row.
+constexpr int kCodesK = code_bytes(cfg, kHead), kCodesV = tile.columns * code_bits(cfg.rows) / 8;
+constexpr int kRowCodesK = code_bytes(cfg, cfg.head_size), kRowCodesV = cfg.head_size_v * code_bits(cfg.rows) / 8;
+constexpr int kScaleBytes = has_row_scales(cfg.rows) ? 4 : 0;
+constexpr int piece_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1; }
+constexpr int kPieceK = piece_of(row_bytes(cfg, cfg.head_size)), kPieceV = piece_of(kRowCodesV + kScaleBytes);
+constexpr int kChunksK = (kCodesK + kScaleBytes) / kPieceK, kChunksV = (kCodesV + kScaleBytes) / kPieceV;
+constexpr int kPitchQ = query_pitch(cfg), kPitchK = tile_pitch(cfg, cfg.head_size), kPitchV = tile_pitch(cfg, tile.columns);
+// Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
+constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
+constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
+constexpr bool kRotated = cfg.rows == kRowsInt4Scaled;
+constexpr int kHalfRotation =
+    1 << log2_int(cfg.head_size) / 2;  // H H = head_size: divided off in two steps, for float16's sake
+constexpr float kScoreFactor = kRotated ? (float)kHalfRotation / cfg.head_size : 1;
 constexpr int kWarpKeys = tile.keys / tile.warps_n;
 constexpr int kLaneRows = 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneColumns = tile.columns / 4;
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
@@ -16,6 +31,7 @@ constexpr int kWeightsBytes = weights_bytes(cfg, tile);
 constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
 constexpr int kMergeThreads = 128, kMergeShares = merge_shares(tile);
 constexpr int kLookups = (tile.keys + kThreads - 1) / kThreads;
+constexpr int kRowLanes = 32;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
@@ -30,7 +46,17 @@ AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
 AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
 AA_FN int row_of(int i) { return (warp_m() * tile.m_tiles + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
 AA_FN int key_of(int j) { return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2; }
-AA_FN int column_of(int c) { return c / 2 * 8 + lane() % 4 * 2 + c % 2; }
+// Columns of a lane in ascending order, and the accumulator of each: kPack * 2 neighbours of every kPack * 8.
+AA_FN int column_of(int c) { return c / (2 * kPack) * (8 * kPack) + lane() % 4 * (2 * kPack) + c % (2 * kPack); }
+AA_FN constexpr int slot_of(int c) { return c / (2 * kPack) * (2 * kPack) + c % kPack * 2 + c / kPack % 2; }
+AA_FN unsigned word_at(const char* at) { return *(const unsigned*)at; }  // of a tile's row, or a record
+AA_FN int row_lane() { return lane(); }
+AA_FN int row_group() { return thread() / 32; }
+AA_FN int row_groups() { return num_threads() / 32; }
+AA_FN float largest_of_group(float x) {
+  for (int mask = 16; mask; mask /= 2) x = larger(x, from_lane_xor(x, mask));
+  return x;
+}
 AA_FN bool first_lane_of_row() { return lane() % 4 == 0; }
 AA_FN float row_max(float x) {
   x = larger(x, from_lane_xor(x, 1));
@@ -133,15 +159,17 @@ AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_
       to[i / size * to_bytes + i % size * kElementBytes + b] = from[i / size * from_bytes + i % size * kElementBytes + b];
 }
 
+#include "formats.inl"
+
 // A program's shared memory: q [rows][kHead], `stages` times k [keys][kHead] and v [keys][columns].
 struct Tiles {
   char* base;
   SharedAt start;  // the same, as the vendor's copies and matrix loads address it
 
-  AA_FN static int q_at(int row) { return row * kPitchK; }
+  AA_FN static int q_at(int row) { return row * kPitchQ; }
   AA_FN static int k_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + row * kPitchK; }
   AA_FN static int v_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
-  AA_FN char* q(int row) const { return base + q_at(row); }
+  AA_FN char* q(int row, int part = 0) const { return base + q_at(row + part * tile.rows); }
   AA_FN char* k(int stage, int row) const { return base + k_at(stage, row); }
   AA_FN char* v(int stage, int row) const { return base + v_at(stage, row); }
   AA_FN char* body() const { return base + kQueryBytes; }
@@ -151,33 +179,84 @@ struct Tiles {
   AA_FN float* maximum() const { return (float*)offsets(tile.stages); }
   AA_FN float* sum() const { return maximum() + tile.warps_n * tile.rows; }
 
-  // 16 bytes from base + offset; zeros where offset is negative.
+  // A piece from base + offset; zeros where offset is negative.
   AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
-    load_chunk(start + (q_at(row) + chunk * 16), base_of, offset);
+    load_chunk<16>(start + (q_at(row) + chunk * 16), base_of, offset);
   }
   AA_FN void fill_k(int stage, int row, int chunk, const char* base_of, int64_t offset) const {
-    const bool inside = cfg.head_size % 16 == 0 || chunk * kChunk < cfg.head_size;
-    load_chunk(start + (k_at(stage, row) + chunk * 16), base_of + chunk * 16, inside ? offset : -1);
+    const int at = chunk * kPieceK;
+    const bool scale = at >= kCodesK, inside = kRowCodesK == kCodesK || scale || at < kRowCodesK;
+    load_chunk<kPieceK>(start + (k_at(stage, row) + at), base_of + (scale ? at - kCodesK + kRowCodesK : at),
+                        inside ? offset : -1);
   }
   AA_FN void fill_v(int stage, int row, int chunk, int column, const char* base_of, int64_t offset) const {
-    const int first = column + chunk * kChunk;
-    if (cfg.head_size_v % kChunk == 0) {
-      const bool inside = cfg.head_size_v % tile.columns == 0 || first < cfg.head_size_v;
-      return load_chunk(start + (v_at(stage, row) + chunk * 16), base_of + first * kElementBytes, inside ? offset : -1);
-    }
-    char* to = v(stage, row) + chunk * 16;
-    const char* from = offset < 0 ? nullptr : base_of + offset;
-    for (int e = 0; e < kChunk; ++e) {
-      const bool inside = from && first + e < cfg.head_size_v;
-      if (cfg.kind == kF32)
-        ((unsigned*)to)[e] = inside ? ((const unsigned*)from)[first + e] : 0;
-      else
-        ((unsigned short*)to)[e] = inside ? ((const unsigned short*)from)[first + e] : 0;
-    }
+    const int at = chunk * kPieceV, first = column * code_bits(cfg.rows) / 8 + at;
+    const bool scale = at >= kCodesV, inside = kRowCodesV % kCodesV == 0 || scale || first < kRowCodesV;
+    const char* from = base_of + (scale ? at - kCodesV + kRowCodesV : first);
+    if constexpr (kPieceV >= 4)
+      load_chunk<kPieceV>(start + (v_at(stage, row) + at), from, inside ? offset : -1);
+    else
+      v(stage, row)[at] = inside && offset >= 0 ? from[offset] : 0;
   }
 };
 
-AA_FN float element(const char* row, int i) { return load_any(cfg.kind, row, i); }
+// q in the keys' rotation, in float32 a row a warp; kept as its rounded value and what that leaves.
+AA_FN void rotate_query(const Tiles& tiles) {
+  wait_loads(0);
+  barrier();
+  for (int row = thread() / 32; row < tile.rows; row += kThreads / 32) {
+    float y[kMaxRotated / 32] = {};
+    AA_UNROLL
+    for (int i = 0; i * 32 < cfg.head_size; ++i) {
+      const int e = i * 32 + lane();
+      if (e < cfg.head_size) y[i] = signed_by_rotation(load_any(cfg.kind, tiles.q(row), e), e);
+    }
+    hadamard(y, cfg.head_size);
+    AA_UNROLL
+    for (int i = 0; i * 32 < kHead; ++i) {
+      const int e = i * 32 + lane();
+      const float value = e < cfg.head_size ? y[i] * (1.f / kHalfRotation) : 0;
+      store_any(cfg.kind, tiles.q(row), e, value);
+      if (query_parts(cfg) == 2) store_any(cfg.kind, tiles.q(row, 1), e, value - load_any(cfg.kind, tiles.q(row), e));
+    }
+  }
+  barrier();
+}
+// The output out of it. A lane's columns are neighbours up to 2 kPack, then come four lanes, then the rest.
+AA_FN void rotate_back(Accumulator& o) {
+  constexpr int kNear = 2 * kPack;
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) {
+    float(&y)[kLaneColumns] = o.at[i];
+    AA_UNROLL
+    for (int distance = 1; distance < cfg.head_size_v; distance *= 2) {
+      const int step = distance < kNear ? distance : distance / 4;
+      AA_UNROLL
+      for (int c = 0; c < kLaneColumns; ++c) {
+        float& low = y[slot_of(c)];
+        if (distance >= kNear && distance < 4 * kNear) {
+          const float other = from_lane_xor(low, distance / kNear);
+          low = lane() & distance / kNear ? other - low : low + other;
+        } else if ((c & step) == 0 && c + step < kLaneColumns) {
+          float& high = y[slot_of(c + step)];
+          const float sum = low + high;
+          high = low - high;
+          low = sum;
+        }
+      }
+    }
+    AA_UNROLL
+    for (int c = 0; c < kLaneColumns; ++c) {
+      const int column = column_of(c);
+      if (column < cfg.head_size_v) y[slot_of(c)] = signed_by_rotation(y[slot_of(c)], column) * (1.f / cfg.head_size_v);
+    }
+  }
+}
+
+AA_FN float query_element(const Tiles& tiles, int row, int i) {
+  const float value = load_any(cfg.kind, tiles.q(row), i);
+  return query_parts(cfg) == 2 ? value + load_any(cfg.kind, tiles.q(row, 1), i) : value;
+}
 
 // S = Q K^T, elementwise: each lane sums its own elements.
 AA_FN void scalar_qk(const Tiles& tiles, int stage, Scores& s) {
@@ -188,13 +267,13 @@ AA_FN void scalar_qk(const Tiles& tiles, int stage, Scores& s) {
     float q[kLaneRows][4];
     AA_UNROLL
     for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
-    for (int e = 0; e < 4; ++e) q[i][e] = element(tiles.q(row_of(i)), d + e);
+    for (int e = 0; e < 4; ++e) q[i][e] = query_element(tiles, row_of(i), d + e);
     AA_UNROLL
     for (int j = 0; j < kLaneKeys; ++j) {
       const char* k = tiles.k(stage, key_of(j));
       AA_UNROLL
       for (int e = 0; e < 4; ++e) {
-        const float value = element(k, d + e);
+        const float value = stored_value(k, kCodesK, d + e);
         AA_UNROLL
         for (int i = 0; i < kLaneRows; ++i) s.at[i][j] += q[i][e] * value;
       }
@@ -211,15 +290,16 @@ AA_FN void scalar_pv(const Tiles& tiles, int stage, int column, const Scores& p,
   warp_barrier();
   for (int n = 0; n < kWarpKeys; ++n) {
     const int key = warp_n() * kWarpKeys + n;
-    const char* v = cfg.latent ? tiles.k(stage, key) + column * kElementBytes : tiles.v(stage, key);
+    const char* v = cfg.latent ? tiles.k(stage, key) : tiles.v(stage, key);
+    const int first = cfg.latent ? column : 0;
     float weight[kLaneRows];
     AA_UNROLL
     for (int i = 0; i < kLaneRows; ++i) weight[i] = weights[row_of(i) * tile.keys + key];
     AA_UNROLL
     for (int c = 0; c < kLaneColumns; ++c) {
-      const float value = element(v, column_of(c));
+      const float value = stored_value(v, kCodesV, first + column_of(c));
       AA_UNROLL
-      for (int i = 0; i < kLaneRows; ++i) o.at[i][c] += weight[i] * value;
+      for (int i = 0; i < kLaneRows; ++i) o.at[i][slot_of(c)] += weight[i] * value;
     }
   }
   warp_barrier();

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's products of 16-bit tiles, and how codes of quantised rows become their operands in registers. The order of a
+// product's terms is free, so a lane takes neighbouring codes of one matrix load for what 16-bit rows have eight elements
+// apart; q's operands and the output's columns (column_of) follow the same order. Included by cuda.h.
+#pragma once
+
+constexpr bool kFloat8 =
+    cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
+constexpr bool kHalf = cfg.kind == kF16;
+constexpr unsigned kBoth = 0x00010001u;
+
+AA_FN unsigned fma_pair(unsigned a, unsigned b, unsigned c) {
+  unsigned d;
+  if (kHalf)
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  else
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+constexpr unsigned kMinusZeros = 0x80008000u, kOnes = kBoth * (kHalf ? 0x3c00u : 0x3f80u);
+constexpr unsigned kMagic = kBoth * (kHalf ? 0x6400u : 0x4300u);  // 1024 or 128: the last bits count ones
+
+// Is there a code among them that the fast way does not turn into its float? NaN, and of E5M2 also infinity.
+AA_FN bool has_special(const Four& m) {
+  if (!kFloat8 || (kHalf && cfg.rows == kRowsE5M2)) return false;
+  constexpr unsigned kBits = 0x01010101u * (cfg.rows == kRowsE5M2 ? 0x7cu : 0x7fu);
+  constexpr unsigned kLast = 0x01010101u * (cfg.rows == kRowsE5M2 ? 4u : 1u);
+  unsigned any = 0;
+  AA_UNROLL
+  for (int i = 0; i < 4; ++i) any |= (m.at[i] & kBits) + kLast;
+  return (any & 0x80808080u) != 0;
+}
+AA_FN unsigned special_byte(unsigned pair, unsigned code, int shift) {
+  const unsigned magnitude = code & 0x7fu;
+  if (magnitude < (cfg.rows == kRowsE5M2 ? 0x7cu : 0x7fu)) return pair;
+  const unsigned bits = cfg.rows == kRowsE5M2 && magnitude == 0x7cu ? 0x7f80u | (code & 0x80u) << 8 : 0x7fffu;
+  return (pair & ~(0xffffu << shift)) | bits << shift;
+}
+
+// Code number `i` of both halves of `word` as a pair of the query's kind; `zeros` are 4-bit rows' zero points with kMagic.
+AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special) {
+  if (kPack == 1) return word;
+  if (kPack == 4) return fma_pair((word >> 4 * i & 0x000f000fu) | kMagic, kOnes, zeros ^ kMinusZeros);
+  const unsigned high = i == 0 ? word << 8 : word;
+  if (cfg.rows == kRowsInt8Scaled) {
+    const unsigned low = high >> 8;
+    if (kHalf) return fma_pair(((low & 0x00ff00ffu) ^ 0x00800080u) | kMagic, kOnes, kBoth * 0xe480u);
+    return fma_pair((low & 0x00800080u) | kMagic, kOnes ^ kMinusZeros, (low & 0x007f007fu) | kMagic);
+  }
+  if (kHalf && cfg.rows == kRowsE5M2) return high & 0xff00ff00u;
+  // The code's exponent and fraction at a float's place; a multiplication mends the exponent and takes subnormals along.
+  constexpr int kFraction = cfg.rows == kRowsE5M2 ? 2 : 3, kShift = (kHalf ? 10 : 7) - kFraction;
+  constexpr unsigned kField = kBoth * (0x7fu << kShift);
+  constexpr unsigned kFactor = kBoth * (kHalf ? 0x5c00u : cfg.rows == kRowsE5M2 ? 0x7780u : 0x7b80u);  // 2^8, 2^112, 2^120
+  unsigned pair = fma_pair((high & 0x80008000u) | (high >> (8 - kShift) & kField), kFactor, kMinusZeros);
+  if (special) pair = special_byte(special_byte(pair, high >> 8 & 0xffu, 0), high >> 24, 16);
+  return pair;
+}
+
+// A row's own scale. Records have one for every 128 columns: `group` says which.
+AA_FN float own_scale(const char* row, int codes, int group) {
+  if (cfg.rows == kRowsRecord) return *(const float*)(row + kRecordScales + 4 * group);
+  if (cfg.rows == kRowsInt4Scaled) return float_of_bits(*(const unsigned*)(row + codes) & ~15u);
+  return *(const float*)(row + codes);
+}
+constexpr bool kOwnScales = has_row_scales(cfg.rows) || cfg.rows == kRowsRecord;
+AA_FN unsigned zero_of(const char* row, int codes) { return *(const unsigned*)(row + codes) & 15u; }
+
+// The rope part of a record is bfloat16 whatever the query's kind is.
+AA_FN unsigned of_rope(unsigned pair) {
+  if (cfg.rows != kRowsRecord || !kHalf) return pair;
+  return pair_of(float_of_bits(pair << 16), float_of_bits(pair & 0xffff0000u));
+}
+
+// q's operands for 32 bytes of keys, `at` bytes into q's rows: one for each kPackOf.
+template <int kPackOf>
+AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four (&q)[kPackOf]) {
+  const int first = (warp_m() * tile.m_tiles + m) * 16;
+  if constexpr (kPackOf == 1) {
+    q[0] = load_matrices(tiles.start + (tiles.q_at(first + lane() % 16 + part * tile.rows) + at + lane() / 16 * 16));
+  } else {
+    const char* rows[2] = {tiles.q(first + lane() / 4, part) + at, tiles.q(first + 8 + lane() / 4, part) + at};
+    AA_UNROLL
+    for (int r = 0; r < 2; ++r) AA_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      unsigned w[4];
+      if constexpr (kPackOf == 2) {
+        const Half4 four = *(const Half4*)(rows[r] + half * 32 + lane() % 4 * 8);
+        w[0] = four.at[0] | (unsigned)four.at[1] << 16;
+        w[1] = four.at[2] | (unsigned)four.at[3] << 16;
+        q[half].at[r] = __byte_perm(w[0], w[1], 0x5410);
+        q[half].at[2 + r] = __byte_perm(w[0], w[1], 0x7632);
+      } else {
+        const Chunk eight = *(const Chunk*)(rows[r] + half * 64 + lane() % 4 * 16);
+        AA_UNROLL
+        for (int j = 0; j < 2; ++j) {
+          q[2 * half + j].at[r] = __byte_perm(eight.word[j], eight.word[2 + j], 0x5410);
+          q[2 * half + j].at[2 + r] = __byte_perm(eight.word[j], eight.word[2 + j], 0x7632);
+        }
+      }
+    }
+  }
+}
+
+// s += q k over `steps` times 32 bytes of the keys' rows from `at` on, against q from `query_at` on.
+template <int kPackOf>
+AA_FN void dot_span(const Tiles& tiles, int stage, int at, int steps, int query_at, Scores& s) {
+  unsigned zeros[kWarpKeys / 8];
+  AA_UNROLL
+  for (int n = 0; kPackOf == 4 && n < kWarpKeys / 8; ++n)
+    zeros[n] = zero_of(tiles.k(stage, warp_n() * kWarpKeys + n * 8 + lane() / 4), kCodesK) * kBoth | kMagic;
+  AA_UNROLL
+  for (int d = 0; d < steps; ++d) {
+    Four q[query_parts(cfg)][tile.m_tiles][kPackOf];
+    AA_UNROLL
+    for (int part = 0; part < query_parts(cfg); ++part) AA_UNROLL
+    for (int m = 0; m < tile.m_tiles; ++m) load_query_operands(tiles, part, m, query_at + d * 32 * kPackOf, q[part][m]);
+    AA_UNROLL
+    for (int n = 0; n < kWarpKeys / 16; ++n) {
+      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + lane() / 16 * 8;
+      const Four k = load_matrices(tiles.start + (tiles.k_at(stage, key) + at + d * 32 + lane() / 8 % 2 * 16));
+      const bool special = kPackOf == 2 && has_special(k);
+      AA_UNROLL
+      for (int half = 0; half < 2; ++half) AA_UNROLL
+      for (int j = 0; j < kPackOf; ++j) {
+        unsigned b[2];
+        AA_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          constexpr int kWord = kPackOf > 1 ? kPackOf / 2 : 1;  // operands that one word gives
+          if (kPackOf == 1)
+            b[e] = of_rope(k.at[2 * half + e]);
+          else
+            b[e] = pair_of_codes(k.at[2 * half + j / kWord], j % kWord * 2 + e, zeros[2 * n + half], special);
+        }
+        AA_UNROLL
+        for (int part = 0; part < query_parts(cfg); ++part) AA_UNROLL
+        for (int m = 0; m < tile.m_tiles; ++m) {
+          float(*to)[kLaneKeys] = &s.at[2 * m];
+          const int c = 4 * n + 2 * half;
+          multiply(to[0][c], to[0][c + 1], to[1][c], to[1][c + 1], q[part][m][j], b[0], b[1]);
+        }
+      }
+    }
+  }
+}
+
+AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by, Scores& s) {
+  AA_UNROLL
+  for (int j = 0; j < kLaneKeys; ++j) {
+    const float scale = own_scale(tiles.k(stage, key_of(j)), kCodesK, group);
+    AA_UNROLL
+    for (int i = 0; i < kLaneRows; ++i) s.at[i][j] += by.at[i][j] * scale;
+  }
+}
+AA_FN void clear(Scores& s) {
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
+}
+
+// S [rows of the warp][its keys] = Q K^T.
+AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
+  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
+    scalar_qk(tiles, stage, s);
+  } else if constexpr (cfg.rows == kRowsRecord) {
+    clear(s);
+    dot_span<1>(tiles, stage, kRecordRope, (cfg.head_size - kRecordLatent) / 16, kRecordLatent * 2, s);
+    for (int group = 0; group < kRecordLatent / kRecordTile; ++group) {
+      Scores part;
+      clear(part);
+      dot_span<2>(tiles, stage, group * kRecordTile, kRecordTile / 32, group * kRecordTile * 2, part);
+      add_scaled(tiles, stage, group, part, s);
+    }
+  } else {
+    clear(s);
+    if constexpr (has_row_scales(cfg.rows)) {
+      Scores part;
+      clear(part);
+      dot_span<kPack>(tiles, stage, 0, kCodesK / 32, 0, part);
+      add_scaled(tiles, stage, 0, part, s);
+    } else {
+      dot_span<kPack>(tiles, stage, 0, kCodesK / 32, 0, s);
+    }
+  }
+}
+
+// The warp's probabilities of 16 keys as one operand: two tiles of scores as they stand. Where rows of V have scales of their
+// own, those are counted in. In float16 a scale's power of two goes to the values instead, lest small weights lose their bits.
+struct Weights {
+  Four at[tile.m_tiles];
+  unsigned factors[2];
+};
+AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const Scores& p, Weights& w) {
+  float scale[4], power[4];
+  AA_UNROLL
+  for (int j = 0; kOwnScales && j < 4; ++j) {
+    const int key = key_of(4 * n + j);
+    scale[j] = own_scale(cfg.latent ? tiles.k(stage, key) : tiles.v(stage, key), kCodesV, group);
+    if (!kHalf) continue;
+    power[j] = fminf(fmaxf(float_of_bits(bits_of(scale[j]) & 0x7f800000u), 0x1p-14f), 0x1p7f);
+    scale[j] = scale[j] / power[j];
+  }
+  if (kOwnScales && kHalf) {
+    w.factors[0] = pair_of(power[0], power[1]);
+    w.factors[1] = pair_of(power[2], power[3]);
+  }
+  AA_UNROLL
+  for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    float low = p.at[2 * m + i % 2][4 * n + i / 2 * 2], high = p.at[2 * m + i % 2][4 * n + i / 2 * 2 + 1];
+    if (kOwnScales) {  // a key that is not seen may have a scale that is NaN
+      low = low == 0 ? 0 : low * scale[i / 2 * 2];
+      high = high == 0 ? 0 : high * scale[i / 2 * 2 + 1];
+    }
+    w.at[m].at[i] = pair_of(low, high);
+  }
+}
+
+// O [rows of the warp][columns] += P V over the warp's keys.
+AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
+  if constexpr (cfg.kind == kF32 || !cfg.matrix) {
+    scalar_pv(tiles, stage, column, p, o);
+  } else {
+    constexpr int kStep = 16 * kPack;  // columns of one load
+    AA_UNROLL
+    for (int n = 0; n < kWarpKeys / 16; ++n) {
+      Weights w;
+      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 16;
+      const int at = cfg.latent ? tiles.k_at(stage, key) + column * code_bits(cfg.rows) / 8 : tiles.v_at(stage, key);
+      const SharedAt row = tiles.start + at + lane() / 16 * 16;
+      unsigned zeros[2];
+      AA_UNROLL
+      for (int half = 0; kPack == 4 && half < 2; ++half)
+        zeros[half] = zero_of(tiles.v(stage, key_of(4 * n + 2 * half)), kCodesV) |
+                      zero_of(tiles.v(stage, key_of(4 * n + 2 * half + 1)), kCodesV) << 16 | kMagic;
+      AA_UNROLL
+      for (int c = 0; c < tile.columns / kStep; ++c) {
+        if (c == 0 || (cfg.rows == kRowsRecord && c * kStep % kRecordTile == 0))
+          load_weights(tiles, stage, n, (column + c * kStep) / kRecordTile, p, w);
+        const Four v = load_transposed(row + c * 32);
+        const bool special = has_special(v);
+        AA_UNROLL
+        for (int half = 0; half < 2; ++half) AA_UNROLL
+        for (int i = 0; i < kPack; ++i) {
+          unsigned b[2];
+          AA_UNROLL
+          for (int e = 0; e < 2; ++e) {
+            b[e] = pair_of_codes(v.at[2 * half + e], i, zeros[e], special);
+            if (kOwnScales && kHalf) b[e] = fma_pair(b[e], w.factors[e], kMinusZeros);
+          }
+          const int to = 2 * ((2 * c + half) * kPack + i);
+          AA_UNROLL
+          for (int m = 0; m < tile.m_tiles; ++m) {
+            float(*at_row)[kLaneColumns] = &o.at[2 * m];
+            multiply(at_row[0][to], at_row[0][to + 1], at_row[1][to], at_row[1][to + 1], w.at[m], b[0], b[1]);
+          }
+        }
+      }
+    }
+  }
+}
