@@ -76,7 +76,8 @@ std::shared_ptr<const registry::OpenPlugin> open_plugin_of(std::shared_ptr<loade
 PluginSource::PluginSource(const config::Config& config, const loader::HostServices& services, uint64_t generation)
     : config_(config),
       libraries_({.library_path = config.library_path, .loaded = inspect::loaded_libraries()}),
-      host_{.cpu = services.cpu, .libraries = &libraries_},
+      seen_(config.probe_cache.empty() ? verdict_folder() : config.probe_cache),
+      host_{.cpu = services.cpu, .libraries = &libraries_, .seen = &seen_},
       prober_({probe_program(), config.probe_cache.empty() ? verdict_folder() : config.probe_cache, config.probe_timeout_ms}),
       loader_(services),
       registry_(
@@ -85,6 +86,8 @@ PluginSource::PluginSource(const config::Config& config, const loader::HostServi
   loader_.copy_into(copy_folder(), config.max_contents);
   if (config.probe_enabled) loader_.probe_with(&prober_);
   const discovery::Found found = discovery::discover(config, host_);
+  if (const std::string obstacle = seen_.save(); !obstacle.empty())
+    log::debug("discovery: what was seen of plugin files is not kept: " + obstacle);
   for (const std::string& warning : found.warnings) log::warning(warning);
   for (const discovery::Skip& skip : found.skips) {
     if (skip.required) throw StatusError(skip.status, discovery::text(skip));
@@ -132,6 +135,7 @@ registry::Candidate PluginSource::inspect(const std::string& path) {
   entry.file = path;
   entry.origin.text = "call";
   const discovery::Found found = discovery::discover_file(entry, config_, host_);
+  seen_.save();
   for (const std::string& warning : found.warnings) log::warning(warning);
   if (!found.candidates.empty()) return remember(found.candidates.front());
   registry::Failure failure;

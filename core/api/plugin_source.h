@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 #include "discovery/discovery.h"
+#include "discovery/seen_files.h"
 #include "inspect/libraries.h"
 #include "loader/host_services.h"
 #include "loader/loader.h"
@@ -36,6 +37,7 @@ class PluginSource {
 
   const config::Config& config_;
   inspect::LibrarySearch libraries_;
+  discovery::SeenFiles seen_;
   const discovery::Host host_;
   probe::Prober prober_;
   loader::Loader loader_;

@@ -29,17 +29,19 @@ using inspect::Finding;
 constexpr const char* kAskVendor = "ask whoever made the bundle for one that is right";
 
 // The version of a device kind's kernel driver without starting it; empty: there is none.
-std::string driver_version(const std::string& accelerator) {
-  std::ifstream file(accelerator == "cuda" ? "/sys/module/nvidia/version" : "/sys/module/amdgpu/version");
+std::string driver_version(const std::string& accelerator, const std::string& system_root) {
+  std::ifstream file(system_root + (accelerator == "cuda" ? "/sys/module/nvidia/version" : "/sys/module/amdgpu/version"));
   std::string version;
   std::getline(file, version);
   std::error_code error;
-  if (version.empty() && fs::exists(accelerator == "cuda" ? "/proc/driver/nvidia" : "/sys/module/amdgpu", error))
+  if (version.empty() &&
+      fs::exists(system_root + (accelerator == "cuda" ? "/proc/driver/nvidia" : "/sys/module/amdgpu"), error))
     return "unknown";
   return version;
 }
 
-std::optional<Finding> check_target(const config::Manifest::Target& target, const anyattn_cpu_facts* cpu) {
+std::optional<Finding> check_target(const config::Manifest::Target& target, const anyattn_cpu_facts* cpu,
+                                    const std::string& system_root) {
   const std::string machine = inspect::machine_name(inspect::this_machine());
   if (target.machine != machine)
     return Finding{fmt::format("its bundle is for {}, this machine is {}", target.machine, machine),
@@ -54,7 +56,7 @@ std::optional<Finding> check_target(const config::Manifest::Target& target, cons
     return Finding{fmt::format("its bundle needs a processor with {}", fmt::join(missing, ", ")),
                    "install the bundle for this processor"};
   if (target.accelerator == "none") return std::nullopt;
-  const std::string driver = driver_version(target.accelerator);
+  const std::string driver = driver_version(target.accelerator, system_root);
   if (driver.empty())
     return Finding{fmt::format("its bundle is for {} devices, and this machine has no driver for them", target.accelerator),
                    "install the driver, or the bundle for this machine"};
@@ -119,8 +121,8 @@ std::vector<TrustedKey> read_keys(const std::vector<std::string>& paths, std::ve
   return keys;
 }
 
-std::optional<Bundle> read_bundle(const std::string& folder, const std::vector<TrustedKey>& keys,
-                                  const anyattn_cpu_facts* cpu) {
+std::optional<Bundle> read_bundle(const std::string& folder, const std::vector<TrustedKey>& keys, const anyattn_cpu_facts* cpu,
+                                  const std::string& system_root) {
   const fs::path path = fs::path(folder) / kManifestName;
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return std::nullopt;
@@ -141,7 +143,7 @@ std::optional<Bundle> read_bundle(const std::string& folder, const std::vector<T
     bundle.broken = Finding{fmt::format("its manifest is wrong: {}", mistake.what()), kAskVendor};
     return bundle;
   }
-  bundle.unfit = check_target(bundle.manifest.target, cpu);
+  bundle.unfit = check_target(bundle.manifest.target, cpu, system_root);
   return bundle;
 }
 

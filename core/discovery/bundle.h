@@ -37,8 +37,9 @@ struct Bundle {
   std::optional<inspect::Finding> broken;  // nothing above may be relied on
 };
 
-// Nothing where the folder holds no manifest.
-std::optional<Bundle> read_bundle(const std::string& folder, const std::vector<TrustedKey>& keys, const anyattn_cpu_facts* cpu);
+// Nothing where the folder holds no manifest. system_root: before /sys and /proc, where the drivers' versions are read.
+std::optional<Bundle> read_bundle(const std::string& folder, const std::vector<TrustedKey>& keys, const anyattn_cpu_facts* cpu,
+                                  const std::string& system_root = {});
 
 // Is the file of the bundle called `name` what the manifest says? `hash`: of what lies there.
 std::optional<inspect::Finding> check_file(const Bundle& bundle, std::string_view name, const std::string& hash);

@@ -39,6 +39,11 @@ FileContent failed(std::string error) {
 
 std::string system_text(int error) { return std::generic_category().message(error); }
 
+FileFacts facts_from(const struct stat& facts) {
+  const auto ns = [](const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; };
+  return {facts.st_dev, facts.st_ino, static_cast<uint64_t>(facts.st_size), ns(facts.st_mtim), ns(facts.st_ctim)};
+}
+
 std::string hash_of(const void* bytes, size_t size) {
   std::array<unsigned char, 32> digest{};
   crypto_generichash(digest.data(), digest.size(), static_cast<const unsigned char*>(bytes), size, nullptr, 0);
@@ -50,6 +55,12 @@ std::string hash_of(const void* bytes, size_t size) {
 }  // namespace
 
 std::string hash_text(std::string_view text) { return hash_of(text.data(), text.size()); }
+
+std::optional<FileFacts> facts_of(const std::string& path) {
+  struct stat facts{};
+  if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return std::nullopt;
+  return facts_from(facts);
+}
 
 FileContent read_content(const std::string& path) {
   static const bool initialised = sodium_init() >= 0;
@@ -63,8 +74,7 @@ FileContent read_content(const std::string& path) {
   if (size > kMaxBytes) return failed(fmt::format("has {} bytes, more than a plugin may have ({})", size, kMaxBytes));
 
   FileContent content;
-  content.device = facts.st_dev;
-  content.inode = facts.st_ino;
+  content.facts = facts_from(facts);
   content.bytes.resize(size);
   uint64_t done = 0;
   while (done < size) {
@@ -75,6 +85,7 @@ FileContent read_content(const std::string& path) {
     done += static_cast<uint64_t>(got);
   }
   content.bytes.resize(done);
+  content.held_still = ::fstat(file.get(), &facts) == 0 && facts_from(facts) == content.facts;
   content.hash = hash_of(content.bytes.data(), content.bytes.size());
   return content;
 }

@@ -5,18 +5,32 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace anyattn::discovery {
 
-struct FileContent {
-  std::vector<std::byte> bytes;
-  std::string hash;     // 64 hex digits: BLAKE2b-256
+// What the file system says of a file without reading it. Nobody but the system sets changed_ns: a write moves it, and so does
+// setting modified_ns back.
+struct FileFacts {
   uint64_t device = 0;  // with inode: the file, whatever it is called
   uint64_t inode = 0;
-  std::string error;  // set: nothing above is; continues "FILE ..."
+  uint64_t bytes = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+  bool operator==(const FileFacts&) const = default;
+};
+// Of a regular file; links are followed.
+std::optional<FileFacts> facts_of(const std::string& path);
+
+struct FileContent {
+  std::vector<std::byte> bytes;
+  std::string hash;         // 64 hex digits: BLAKE2b-256
+  FileFacts facts;          // of the descriptor that was read
+  bool held_still = false;  // the facts were the same before and after reading
+  std::string error;        // set: nothing above is; continues "FILE ..."
 };
 
 // Regular files up to 4 GiB; links are followed.

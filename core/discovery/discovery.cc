@@ -16,6 +16,7 @@
 #include "discovery/bundle.h"
 #include "discovery/content.h"
 #include "discovery/folders.h"
+#include "discovery/seen_files.h"
 #include "inspect/device_code.h"
 #include "inspect/libraries.h"
 #include "inspect/openmp.h"
@@ -83,20 +84,29 @@ class Examiner {
     if (path_verdict.refusal) {
       return Refusal{Stage::kTrust, ANYATTN_NOT_FOUND, path_verdict.refusal->reason, path_verdict.refusal->remedy};
     }
-    const FileContent content = read_content(candidate.path);
+    // Above trust.level none the bytes are hashed each time, from the descriptor they are read from.
+    SeenFiles* const memory = config_.trust_level == config::TrustLevel::kNone ? host_.seen : nullptr;
+    const uint32_t abi_major = host_.abi_max >> 16;
+    std::shared_ptr<const SeenFile> seen = memory ? memory->find(candidate.path, abi_major) : nullptr;
+    FileContent content;
+    if (!seen) content = read_content(candidate.path);
     if (!content.error.empty()) {
       return Refusal{Stage::kDiscover, ANYATTN_NOT_FOUND, fmt::format("the file {}", content.error),
                      "check what lies at this path"};
     }
-    candidate.content = content.hash;
+    candidate.content = seen ? seen->content : content.hash;
     if (auto refusal = check_trust(candidate)) return refusal;
-    if (const auto finding = inspect::inspect_plugin(content.bytes, host_.abi_max >> 16)) {
-      return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
+    if (!seen) {
+      if (const auto finding = inspect::inspect_plugin(content.bytes, abi_major)) {
+        return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
+      }
+      seen = std::make_shared<const SeenFile>(look_at(candidate.path, content, abi_major));
+      if (memory && content.held_still) memory->keep(seen);
     }
     if (sidecar_refusal) return sidecar_refusal;
-    if (auto refusal = check_needs(candidate, content.bytes)) return refusal;
+    if (auto refusal = check_needs(candidate, *seen)) return refusal;
     if (auto refusal = check_host(candidate)) return refusal;
-    if (auto refusal = check_duplicate(candidate, {content.device, content.inode})) return refusal;
+    if (auto refusal = check_duplicate(candidate, {seen->facts.device, seen->facts.inode})) return refusal;
     if (!path_verdict.warnings.empty()) {
       found_.warnings.push_back(fmt::format("plugin {}: {}", candidate.path, fmt::join(path_verdict.warnings, "; ")));
     }
@@ -221,13 +231,11 @@ class Examiner {
   }
 
   // The libraries it would be bound to, and the device code that its sidecar promises.
-  std::optional<Refusal> check_needs(Candidate& candidate, std::span<const std::byte> bytes) {
-    candidate.device_code = inspect::device_code(bytes);
+  std::optional<Refusal> check_needs(Candidate& candidate, const SeenFile& seen) {
+    candidate.device_code = seen.device_code;
     if (auto refusal = check_device_code(candidate)) return refusal;
     if (!host_.libraries) return std::nullopt;
-    inspect::ElfFile file;
-    if (inspect::read_elf(bytes, file)) return std::nullopt;  // inspected already
-    const inspect::Closure closure = host_.libraries->close_over(file, candidate.path);
+    const inspect::Closure closure = host_.libraries->close_over(seen.needs(), candidate.path);
     if (closure.finding) {
       return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", closure.finding->reason),
                      closure.finding->remedy};
@@ -264,14 +272,21 @@ class Examiner {
     return std::nullopt;
   }
 
-  static std::optional<Refusal> check_device_code(const Candidate& candidate) {
-    if (!candidate.sidecar) return std::nullopt;
-    for (const std::string& promised : candidate.sidecar->architectures) {
+  std::optional<Refusal> check_device_code(const Candidate& candidate) {
+    if (candidate.sidecar)
+      if (auto refusal = check_promises(candidate, "sidecar", candidate.sidecar->architectures)) return refusal;
+    const std::optional<Bundle>& bundle = bundle_of(fs::path(candidate.path).parent_path().string());
+    return bundle ? check_promises(candidate, "manifest", bundle->manifest.target.architectures) : std::nullopt;
+  }
+
+  static std::optional<Refusal> check_promises(const Candidate& candidate, const char* who,
+                                               const std::vector<std::string>& architectures) {
+    for (const std::string& promised : architectures) {
       const bool is_gpu = promised.starts_with("sm_") || promised.starts_with("compute_") || promised.starts_with("gfx");
       // A plugin that compiles at run time holds no code for any device.
       if (!is_gpu || candidate.device_code.empty() || inspect::has_code_for(candidate.device_code, promised)) continue;
       return Refusal{Stage::kInspect, ANYATTN_INVALID_ARGUMENT,
-                     fmt::format("its sidecar promises code for {}, the file holds code for {}", promised,
+                     fmt::format("its {} promises code for {}, the file holds code for {}", who, promised,
                                  fmt::join(candidate.device_code, ", ")),
                      "build the plugin for that architecture, or take it out of ARCHITECTURES"};
     }

@@ -47,12 +47,15 @@ std::string text(const Skip& skip);
 // "0.1" of an ANYATTN_ABI_VERSION word.
 std::string abi_text(uint32_t version);
 
+class SeenFiles;
+
 // What the host is, as far as a file can be refused for it without opening it.
 struct Host {
   uint32_t abi_min = ANYATTN_ABI_VERSION(ANYATTN_ABI_MAJOR, ANYATTN_ABI_MINOR_LOWEST);
   uint32_t abi_max = ANYATTN_ABI_VERSION_CURRENT;
   const anyattn_cpu_facts* cpu = nullptr;       // borrowed for the call; null: no plugin is refused for the processor
   inspect::LibrarySearch* libraries = nullptr;  // borrowed; null: what a file needs is not looked for
+  SeenFiles* seen = nullptr;  // borrowed; null, or trust.level above none: every file is read and hashed each time
 };
 
 // A file that is opened together with a plugin, from beside it.

@@ -134,6 +134,10 @@ std::map<std::string, std::string> loaded_libraries() {
   return found;
 }
 
+bool LibrarySearch::Contents::has(std::string_view symbol) const {
+  return std::ranges::binary_search(symbols, std::hash<std::string_view>{}(symbol));
+}
+
 LibrarySearch::LibrarySearch(Places places) : places_(std::move(places)) {
   cache_ = read_linker_cache(read_bytes(places_.cache_file, kMaxRead));
 }
@@ -164,7 +168,9 @@ std::shared_ptr<const LibrarySearch::Contents> LibrarySearch::contents_of(const 
   contents->rpath = file.rpath;
   contents->runpath = file.runpath;
   for (const SymbolVersion& version : file.defined_versions) contents->versions.emplace(version.name);
-  for (const Symbol& symbol : file.exports) contents->symbols.emplace(symbol.name);
+  contents->symbols.reserve(file.exports.size());
+  for (const Symbol& symbol : file.exports) contents->symbols.push_back(std::hash<std::string_view>{}(symbol.name));
+  std::ranges::sort(contents->symbols);
   contents->is_whole = true;
   return known;
 }
@@ -286,8 +292,8 @@ Closure LibrarySearch::close_over(const ElfFile& file, const std::string& path) 
   if (!all_read) return closure;
   for (const Symbol& symbol : file.undefined) {
     if (symbol.weak || is_of_sanitizer(symbol.name)) continue;
-    const bool found = std::ranges::any_of(
-        closure.libraries, [&](const Library& library) { return contents_of(library.path)->symbols.contains(symbol.name); });
+    const bool found = std::ranges::any_of(closure.libraries,
+                                           [&](const Library& library) { return contents_of(library.path)->has(symbol.name); });
     if (found) continue;
     closure.finding = Finding{fmt::format("uses the symbol {}, which none of its libraries has", symbol.name),
                               "link the library that has it; -z defs says so when the plugin is linked"};

@@ -48,7 +48,9 @@ class LibrarySearch {
   struct Contents {  // of a library, read once
     std::vector<std::string> needed;
     std::string rpath, runpath;
-    std::set<std::string, std::less<>> versions, symbols;
+    std::set<std::string, std::less<>> versions;
+    std::vector<uint64_t> symbols;  // hashes of their names, sorted: an absent one is taken for present once in 10^15
+    bool has(std::string_view symbol) const;
     bool is_whole = false;  // symbols and versions are all there; else the file is larger than is worth reading
     std::string wrong;      // set: it cannot be used, and why
   };

@@ -219,6 +219,60 @@ TEST_CASE("a_manifest_that_says_other_than_the_files_is_an_error") {
   fakes::check_parts(finding->reason, {"it says glibc 2.0, the file needs 2."});
 }
 
+TEST_CASE("a_manifest_that_promises_device_code_is_held_to_the_binary") {
+  Shop shop;
+  const fs::path bundle = shop.add("device_code", "device_code");
+  CHECK(manifest_of(bundle).target.architectures == std::vector<std::string>{"sm_80", "sm_90"});
+  CHECK(shop.refusal() == "");  // PTX for 8.6 serves 9.0
+  anyattn::config::Manifest manifest = manifest_of(bundle);
+  manifest.target.architectures = {"sm_80", "sm_75"};
+  shop.write_manifest(bundle, manifest);
+  fakes::check_parts(shop.refusal(), {"failed at inspect", "its manifest promises code for sm_75", "compute_86, sm_80"});
+  const auto finding = anyattn::discovery::check_contents(*anyattn::discovery::read_bundle(bundle.string(), {}, nullptr));
+  REQUIRE(finding.has_value());
+  fakes::check_parts(finding->reason, {"it says sm_75, the file holds code for compute_86, sm_80"});
+}
+
+// The drivers of a machine made of files.
+TEST_CASE("the_driver_floor_of_a_bundle_is_compared_with_the_driver_that_is_there") {
+  struct Row {
+    const char* accelerator;
+    uint32_t floor;
+    const char* file;     // below the root; null: no driver
+    const char* version;  // what it says
+    std::vector<std::string> parts;
+  };
+  const std::vector<Row> rows = {
+      {"cuda", 535, "sys/module/nvidia/version", "535.54.03\n", {}},
+      {"cuda", 535, "sys/module/nvidia/version", "580.159.04\n", {}},
+      {"cuda", 0, "sys/module/nvidia/version", "1\n", {}},
+      {"cuda", 580, "sys/module/nvidia/version", "535.54.03\n", {"needs driver 580", "has 535.54.03", "update the driver"}},
+      {"cuda", 580, nullptr, "", {"is for cuda devices", "has no driver for them", "install the driver"}},
+      {"cuda", 580, "proc/driver/nvidia/gpus", "", {}},  // there, and does not say which: the plugin's own trial decides
+      {"hip", 6, "sys/module/amdgpu/version", "5.18.13\n", {"needs driver 6", "has 5.18.13", "update the driver"}},
+      {"hip", 6, "sys/module/nvidia/version", "580.1\n", {"is for hip devices", "has no driver for them"}},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.accelerator);
+    CAPTURE(row.version);
+    Shop shop;
+    const fs::path bundle = shop.add("good", "good");
+    anyattn::config::Manifest manifest = manifest_of(bundle);
+    manifest.target.accelerator = row.accelerator;
+    manifest.target.driver = row.floor;
+    shop.write_manifest(bundle, manifest);
+    const fakes::TempFolder root;
+    if (row.file) {
+      fs::create_directories((root.path() / row.file).parent_path());
+      fakes::write_file(root.path() / row.file, row.version);
+    }
+    const auto read = anyattn::discovery::read_bundle(bundle.string(), {}, nullptr, root.path().string());
+    REQUIRE(read.has_value());
+    CHECK(read->unfit.has_value() == !row.parts.empty());
+    if (read->unfit) fakes::check_parts(read->unfit->reason + "; " + read->unfit->remedy, row.parts);
+  }
+}
+
 TEST_CASE("contents_of_a_bundle_are_checked_whole") {
   const auto said = [](const fs::path& bundle) {
     const auto read = anyattn::discovery::read_bundle(bundle.string(), {}, nullptr);
