@@ -61,7 +61,9 @@ void write_entry(archive* to, const fs::path& path, const std::string& name) {
 
 // Made by us in folders made by us; nothing is followed and nothing overwritten.
 void read_entry(archive* from, const fs::path& path, const std::string& file, const std::string& name, uint64_t& total) {
-  fs::create_directories(path.parent_path());
+  std::error_code error;  // a file may stand where a folder is wanted
+  fs::create_directories(path.parent_path(), error);
+  if (error) refuse(file, fmt::format("{}: {}", name, error.message()));
   const int out = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
   if (out < 0) refuse(file, fmt::format("{}: {}", name, std::strerror(errno)));
   const std::unique_ptr<const int, void (*)(const int*)> closer(&out, [](const int* descriptor) { ::close(*descriptor); });

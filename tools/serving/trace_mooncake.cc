@@ -21,13 +21,18 @@ const std::vector<std::string> kKeys = {"timestamp", "input_length", "output_len
   throw Failure(kExitUsage, fmt::format("{}:{}: {}", name, line, what));
 }
 
+// A value as an error shows it: short. What holds others is only named: writing it out recurses as deep as it is nested.
+std::string shown(const Json& value) {
+  if (value.is_structured()) return value.is_array() ? "a list" : "an object";
+  return value.dump().substr(0, 40);
+}
+
 uint64_t whole_number(const Json& object, const char* key, uint64_t low, uint64_t high, const std::string& name, size_t line) {
   const auto found = object.find(key);
   if (found == object.end())
     fail(name, line, fmt::format("no '{}'; each line has timestamp, input_length, output_length, hash_ids", key));
   if (!found->is_number_unsigned() || found->get<uint64_t>() < low || found->get<uint64_t>() > high) {
-    fail(name, line,
-         fmt::format("{} is {}; allowed: a whole number from {} to {}", key, found->dump().substr(0, 40), low, high));
+    fail(name, line, fmt::format("{} is {}; allowed: a whole number from {} to {}", key, shown(*found), low, high));
   }
   return found->get<uint64_t>();
 }
@@ -47,7 +52,7 @@ std::vector<uint64_t> content_blocks(const Json& object, uint32_t prompt_tokens,
   ids.reserve(wanted);
   for (const Json& id : *found) {
     if (!id.is_number_unsigned())
-      fail(name, line, fmt::format("hash_ids holds {}; allowed: whole numbers from 0 on", id.dump().substr(0, 40)));
+      fail(name, line, fmt::format("hash_ids holds {}; allowed: whole numbers from 0 on", shown(id)));
     ids.push_back(id.get<uint64_t>());
   }
   return ids;

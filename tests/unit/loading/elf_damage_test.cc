@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays the fuzzer's entry over damaged copies of a plugin: cut at every byte, and with bytes flipped.
+// Replays the fuzzed harness over damaged copies of a plugin: cut at every byte, and with bytes flipped.
 #include <elf.h>
 
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <span>
 
 #include "inspect/plugin_rules.h"
+#include "security/harnesses.h"
 #include "unit/loading/fakes.h"
-#include "unit/loading/fuzz_elf.h"
 
 namespace {
 
@@ -17,7 +17,7 @@ namespace {
 void replay(const std::string& bytes, size_t size) {
   const auto exact = std::make_unique_for_overwrite<uint8_t[]>(size);
   std::memcpy(exact.get(), bytes.data(), size);
-  LLVMFuzzerTestOneInput(exact.get(), size);
+  anyattn::fuzzing::run_elf(exact.get(), size);
 }
 
 bool is_refused(const std::string& bytes, size_t size) {

@@ -128,6 +128,13 @@ TEST_CASE("mooncake_refuses_each_broken_line_with_its_number") {
   }
   CHECK(refusal(parse_mooncake, "") == "t: no request in it");
   CHECK(refusal(parse_mooncake, std::string(100000, '[')) == "t:1: no valid JSON");
+  // As deep as a line may be: nothing on the way recurses.
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const std::string rest = R"(, "output_length": 1, "hash_ids": [)" + deep + "]}";
+  CHECK(refusal(parse_mooncake, R"({"timestamp": 1, "input_length": )" + deep + rest).find("input_length is a list; allowed") !=
+        std::string::npos);
+  CHECK(refusal(parse_mooncake, R"({"timestamp": 1, "input_length": 5)" + rest) ==
+        "t:1: hash_ids holds a list; allowed: whole numbers from 0 on");
 }
 
 TEST_CASE("traces_cut_anywhere_are_read_or_refused_and_never_crash") {
