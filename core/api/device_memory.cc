@@ -1,26 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API's device memory: each call goes to the provider of the kind.
-#include "anyattn/device.h"
-
 #include "anyattn/runtime.h"
 #include "api/guard.h"
+#include "api/provider_call.h"
 #include "api/runtime_object.h"
-#include "config/names.h"
-#include "loader/call.h"
-
-namespace anyattn::api {
-namespace {
-
-// Calls one slot and throws what it answered.
-template <class... Params, class... Args>
-void call_provider(const anyattn_device_provider& provider, const char* slot, int32_t (*fn)(Params...), Args... args) {
-  ErrorBuffer error;
-  const int32_t status = loader::call({provider.name ? provider.name : "provider", slot}, error.get(), fn, args...);
-  if (status != ANYATTN_OK) throw StatusError(status, error.text());
-}
-
-}  // namespace
-}  // namespace anyattn::api
 
 using anyattn::api::call_provider;
 using anyattn::api::guarded;

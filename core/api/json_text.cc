@@ -11,6 +11,7 @@
 #include "api/runtime_object.h"
 #include "api/selection_lock.h"
 #include "config/names.h"
+#include "inspect/device_code.h"
 #include "selector/problem_text.h"
 
 namespace anyattn::api {
@@ -120,6 +121,19 @@ Json chosen_json(const selector::Decision& decision) {
   return decode == prefill ? decode : decode + ", " + prefill;
 }
 
+// Plugins that hold code of the device's vendor, but none for this device.
+Json without_code(const registry::Snapshot& plugins, const anyattn_device_facts& device) {
+  Json ids = Json::array();
+  const bool is_amd = device.device_kind == ANYATTN_DEVICE_HIP;
+  if (!is_amd && device.device_kind != ANYATTN_DEVICE_CUDA) return ids;
+  for (const registry::Snapshot::Plugin& plugin : plugins.plugins) {
+    const auto& code = plugin.device_code;
+    const bool has_vendors = std::ranges::any_of(code, [&](const std::string& of) { return of.starts_with("gfx") == is_amd; });
+    if (has_vendors && !inspect::has_code_for(code, device.architecture)) ids.push_back(plugin.id);
+  }
+  return ids;
+}
+
 }  // namespace
 
 std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining) {
@@ -144,7 +158,8 @@ std::string list_json(const registry::Snapshot& snapshot, const std::vector<Drai
                                {"state", registry::state_name(plugin.state)},
                                {"origin", plugin.origin},
                                {"content", or_null(plugin.content)},
-                               {"signed_by", or_null(plugin.signed_by)}});
+                               {"signed_by", or_null(plugin.signed_by)},
+                               {"device_code", plugin.device_code}});
   }
   for (const Draining& old : draining) {
     json["plugins"].push_back({{"id", old.id},
@@ -157,7 +172,8 @@ std::string list_json(const registry::Snapshot& snapshot, const std::vector<Drai
                                {"state", registry::state_name(registry::State::kDraining)},
                                {"origin", "an earlier generation"},
                                {"content", old.content},
-                               {"signed_by", nullptr}});
+                               {"signed_by", nullptr},
+                               {"device_code", Json::array()}});
   }
   return dump(json);
 }
@@ -171,7 +187,7 @@ std::string config_json(const config::Config& config) {
 }
 
 std::string devices_json(const std::vector<anyattn_device_facts>& devices, const std::vector<device::MissingKind>& missing,
-                         const anyattn_cpu_facts& cpu) {
+                         const anyattn_cpu_facts& cpu, const registry::Snapshot& plugins) {
   Json json = {{"devices", Json::array()}, {"missing", Json::array()}};
   for (const anyattn_device_facts& facts : devices) {
     json["devices"].push_back({{"kind", device::kind_name(facts.device_kind)},
@@ -189,7 +205,8 @@ std::string devices_json(const std::vector<anyattn_device_facts>& devices, const
                                {"has_host_memory", (facts.features & ANYATTN_DEVICE_HAS_HOST_MEMORY) != 0},
                                {"driver_version", facts.driver_version},
                                {"runtime_version", facts.runtime_version},
-                               {"compiler_version", facts.compiler_version}});
+                               {"compiler_version", facts.compiler_version},
+                               {"plugins_without_code", without_code(plugins, facts)}});
   }
   for (const device::MissingKind& kind : missing) json["missing"].push_back({{"kind", kind.kind}, {"reason", kind.reason}});
   Json isa = Json::array();

@@ -18,7 +18,7 @@ struct Draining;
 std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining);
 std::string config_json(const config::Config& config);
 std::string devices_json(const std::vector<anyattn_device_facts>& devices, const std::vector<device::MissingKind>& missing,
-                         const anyattn_cpu_facts& cpu);
+                         const anyattn_cpu_facts& cpu, const registry::Snapshot& plugins);
 // The decision was made with ask_all; it may have chosen nothing.
 std::string explain_json(const selector::Decision& decision);
 

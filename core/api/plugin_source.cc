@@ -35,6 +35,7 @@ registry::Candidate candidate_of(const discovery::Candidate& found) {
   candidate.origin = found.origin;
   candidate.content = found.content;
   candidate.signed_by = found.signed_by;
+  candidate.device_code = found.device_code;
   if (found.entry) {
     candidate.required = found.entry->required;
     candidate.options = found.entry->options;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <shared_mutex>
 #include <string>
 #include <utility>
@@ -44,6 +45,7 @@ struct Snapshot {
     std::string origin;
     std::string content;
     std::string signed_by;
+    std::set<std::string> device_code;
   };
   uint64_t generation = 0;
   std::vector<Row> backends;     // by name, then device kind

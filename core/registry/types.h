@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,10 +60,11 @@ struct Candidate {
   std::string license;
   uint32_t abi_min = 0;
   uint32_t abi_max = 0;
-  std::string content;              // BLAKE2b-256 of the file, hex
-  std::string signed_by;            // id of the key; empty: nobody
-  std::vector<Key> backends;        // of the sidecar
-  std::vector<uint32_t> providers;  // of the sidecar: device kinds
+  std::string content;                // BLAKE2b-256 of the file, hex
+  std::string signed_by;              // id of the key; empty: nobody
+  std::set<std::string> device_code;  // "sm_90a", "gfx942": what the file holds code for
+  std::vector<Key> backends;          // of the sidecar
+  std::vector<uint32_t> providers;    // of the sidecar: device kinds
   std::vector<config::Option> options;
 };
 

@@ -48,12 +48,13 @@ ANYATTN_API uint64_t anyattn_runtime_generation(const anyattn_runtime* runtime);
 
 /* JSON: generation, backends[].{name,device,plugin,path,state,overrides,overridden_by,beneath[].{plugin,path,state}}, one a name and
  * device: plugin answers, overrides names the one beneath it, overridden_by who took the name from its first owner;
- * skipped[].{path,stage,reason,remedy}, plugins[].{id,vendor,version,license,path,abi_min,abi_max,state,origin,content,signed_by}:
- * state is listed, open, draining (answers no more, but a group uses it) or retired. */
+ * skipped[].{path,stage,reason,remedy}, plugins[].{id,vendor,version,license,path,abi_min,abi_max,state,origin,content,signed_by,
+ * device_code[]}: state is listed, open, draining (answers no more, but a group uses it) or retired. */
 ANYATTN_API int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error);
 /* JSON: values[].{key,value,origin}: origin is flag, environment NAME, FILE:LINE or default. */
 ANYATTN_API int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error);
-/* JSON: devices[].{kind,ordinal,name,architecture,memory_bytes,facts...}, missing[].{kind,reason}; cpu{isa[],cores,l2_bytes...}. */
+/* JSON: devices[].{kind,ordinal,name,architecture,memory_bytes,facts...,plugins_without_code[]}, missing[].{kind,reason};
+ * cpu{isa[],cores,l2_bytes...}. plugins_without_code: ids of plugins that hold code of the device's vendor, none for this device. */
 ANYATTN_API int32_t anyattn_runtime_devices(anyattn_runtime* runtime, char** json, anyattn_error* error);
 /* JSON: problem (every field by name), device, chosen, origin (what decided: order, rule FILE:LINE, flag, ...), candidates[].
  * {backend,plugin,stage,verdict,reasons[].{id,field,wanted,allowed,hint},report}. OK although nothing was chosen (chosen null).

@@ -1,6 +1,5 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-#SPDX - License - Identifier : Apache - 2.0
 """The shared library exports exactly the functions that the public headers mark, and needs no GPU library.
 
   check_exports.py LIBRARY HEADER_FOLDER

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin's entry from a list of backend classes. Included by the one file of a plugin that defines the entry:
+// The plugin's entry from a list of backend classes, and of device providers. Included by the one file of a plugin that defines the entry:
 //
 //   extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_min, uint32_t host_max, const anyattn_host*,
 //                                              const anyattn_plugin** plugin, anyattn_error* error) {
@@ -24,6 +24,8 @@ struct PluginInfo {
   const char* license;  // SPDX expression
   const anyattn_option_info* options = nullptr;
   uint32_t num_options = 0;
+  const anyattn_device_provider* const* providers = nullptr;
+  uint32_t num_providers = 0;
 };
 
 template <const PluginInfo& kInfo, class... Backends>
@@ -44,7 +46,8 @@ struct PluginTable {
   }
 
  private:
-  static constexpr std::array<const anyattn_backend*, sizeof...(Backends)> kBackends{&BackendTable<Backends>::table...};
+  // One slot where there is none: an array has an address.
+  static constexpr std::array<const anyattn_backend*, sizeof...(Backends) + 1> kBackends{&BackendTable<Backends>::table...};
 
   static constexpr anyattn_plugin make(uint32_t version) {
     anyattn_plugin made{};
@@ -56,8 +59,10 @@ struct PluginTable {
     made.vendor = kInfo.vendor;
     made.version = kInfo.version;
     made.license = kInfo.license;
-    made.num_backends = kBackends.size();
-    made.backends = kBackends.data();
+    made.num_backends = sizeof...(Backends);
+    made.backends = made.num_backends > 0 ? kBackends.data() : nullptr;
+    made.num_providers = kInfo.num_providers;
+    made.providers = kInfo.providers;
     made.num_options = kInfo.num_options;
     made.option_stride = sizeof(anyattn_option_info);
     made.options = kInfo.options;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// QUEUED_ATTN: the naive backend behind the pretended device's streams, every graph level reached. Option `frozen: yes` keeps the
+// batch that a capture saw, as a backend would that reads lengths on the host: a test must catch it.
+#include <array>
+#include <deque>
+#include <memory>
+
+#include "anyattn/plugin.hpp"
+#include "naive/naive_attn.h"
+#include "queue.h"
+
+namespace pretend {
+
+extern const anyattn_device_provider kProvider;
+
+// Arguments that outlive the call: tensors with shapes of their own, and the cache.
+template <class Args>
+struct Kept {
+  explicit Kept(const Args& given) : args(given) {
+    if (given.cache) cache = *given.cache;
+    args.cache = given.cache ? &cache : nullptr;
+  }
+  Kept(const Kept&) = delete;
+  void own(anyattn_tensor& tensor) {
+    for (int64_t** list : {&tensor.shape, &tensor.strides}) {
+      if (!*list) continue;
+      auto& copy = lists.emplace_back();
+      std::copy_n(*list, tensor.ndim, copy.begin());
+      *list = copy.data();
+    }
+  }
+  Args args;
+  anyattn_cache cache{};
+  std::deque<std::array<int64_t, 4>> lists;
+};
+
+class QueuedAttn : public naive::NaiveAttn {
+ public:
+  static constexpr const char* kName = "QUEUED_ATTN";
+  static constexpr const char* kDescription = "loops behind streams that can be captured";
+  static constexpr uint32_t kDevice = ANYATTN_DEVICE_CUDA;
+  using Metadata = naive::NaiveAttn::Metadata;
+
+  QueuedAttn(const anyattn::Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
+             const anyattn_kv_cache_spec* spec)
+      : NaiveAttn(host, facts, problem, spec), frozen_(host.option("frozen", "no") == "yes") {}
+
+  uint32_t warmup(const anyattn_limits&, void*, void*) { return ANYATTN_GRAPH_ALWAYS; }
+
+  void kv_cache_update(const anyattn_kv_cache_update_args& args) {
+    const auto kept = std::make_shared<Kept<anyattn_kv_cache_update_args>>(args);
+    for (anyattn_tensor* tensor : {&kept->args.k, &kept->args.v, &kept->args.slot_mapping}) kept->own(*tensor);
+    queue(args.stream, [this, kept] { NaiveAttn::kv_cache_update(kept->args); });
+  }
+
+  void forward(const Metadata& metadata, const anyattn_forward_args& args) {
+    const auto kept = std::make_shared<Kept<anyattn_forward_args>>(args);
+    anyattn_forward_args& own = kept->args;
+    for (anyattn_tensor* tensor : {&own.q, &own.k, &own.v, &own.sinks, &own.alibi_slopes, &own.out, &own.lse})
+      kept->own(*tensor);
+    if (frozen_) return queue(args.stream, [this, seen = metadata, kept] { NaiveAttn::forward(seen, kept->args); });
+    queue(args.stream, [this, &metadata, kept] { NaiveAttn::forward(metadata, kept->args); });
+  }
+
+ private:
+  bool frozen_;
+};
+
+}  // namespace pretend
+
+extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_min, uint32_t host_max, const anyattn_host*,
+                                           const anyattn_plugin** plugin, anyattn_error* error) {
+  static constexpr const anyattn_device_provider* kProviders[] = {&pretend::kProvider};
+  static constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "frozen", "no", "yes | no"}};
+  static constexpr anyattn::PluginInfo info{
+      "org.anyattn.pretend", "AnyAttn tests", "1.0.0", "Apache-2.0", kOptions, 1, kProviders, 1};
+  return anyattn::PluginTable<info, pretend::QueuedAttn>::enter(host_min, host_max, plugin, error);
+}
