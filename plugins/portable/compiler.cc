@@ -2,6 +2,7 @@
 #include "compiler.h"
 
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "code_cache.h"
@@ -94,13 +95,20 @@ std::string program_text(const Specialisation& spec, int lane) {
 
 std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lane) {
   const std::string program = program_text(spec, lane), architecture = vendor::architecture_option(facts);
-  std::string key = text(vendor::kName, " ", architecture, " compiler ", compiler_version(), "\n", program);
+  std::string key = text(vendor::kName, " ", architecture, "\n", program);
   for (const char* file : kSourceTexts) key += file;
   const CodeCache cache(host.option("cache", "auto"));
-  std::string code = cache.find(key);
-  if (!code.empty()) return code;
-  code = compile(program, architecture);
-  cache.keep(key, code);
+  // What is kept is the compiler's version, then the code. Another compiler compiles anew; a machine without one takes any.
+  const uint32_t version = compiler_version();
+  std::string kept = cache.find(key);
+  uint32_t compiled_by = 0;
+  if (kept.size() > sizeof compiled_by) {
+    std::memcpy(&compiled_by, kept.data(), sizeof compiled_by);
+    if (version == 0 || version == compiled_by) return kept.substr(sizeof compiled_by);
+  }
+  std::string code = compile(program, architecture);
+  kept.assign(reinterpret_cast<const char*>(&version), sizeof version);
+  cache.keep(key, kept + code);
   return code;
 }
 
