@@ -40,7 +40,7 @@ Subject find_subject(const CheckOptions& options) {
     if (error) throw Failure(kExitUsage, fmt::format("{}: {}", options.subject, error.message()));
     return {path.string(), ""};
   }
-  const ordered_json listing = parse(open_runtime(options.common.config_file, "").list());
+  const ordered_json listing = parse(open_runtime(options.common, "").list());
   const std::string kind = on_cpu(options.target) ? "cpu" : options.target.device.substr(0, options.target.device.find(':'));
   std::vector<std::string> names;
   for (const ordered_json& backend : listing.at("backends")) {

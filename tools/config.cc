@@ -13,7 +13,7 @@ namespace anyattn::tools {
 
 int config(const CommonOptions& options) {
   const JsonOutput output(options.json);
-  const Runtime runtime = open_runtime(options.config_file, "");
+  const Runtime runtime = open_runtime(as_engines(options), "");
   const nlohmann::ordered_json values = parse(runtime.config());
   if (output.table()) {
     Table table({{"key"}, {"value"}, {"origin"}});

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/json_text.h"
+#include "common/pci.h"
 #include "common/runtime.h"
 #include "common/table.h"
 #include "verbs.h"
@@ -32,6 +33,30 @@ const char* name_of(Health health) { return health == Health::kOk ? "ok" : healt
 
 std::string mib(const ordered_json& bytes) { return fmt::format("{} MiB", bytes.get<uint64_t>() >> 20); }
 
+// 13000 -> "13.0", as vendors count.
+std::string version(const ordered_json& device, const char* key) {
+  const auto number = device.at(key).get<uint32_t>();
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+// Driver, runtime and run-time compiler; empty for a device without a driver of its own.
+std::string software(const ordered_json& device) {
+  if (device.at("driver_version") == 0) return "";
+  const bool compiles = device.at("compiler_version") != 0;
+  return fmt::format(", driver {}, runtime {}, {}", version(device, "driver_version"), version(device, "runtime_version"),
+                     compiles ? "run-time compiler " + version(device, "compiler_version") : "no run-time compiler");
+}
+
+// Kinds of devices that nothing of this release knows.
+void look_at_intel(Findings& findings) {
+  const std::vector<std::string> cards = cards_of(kPciIntel);
+  const std::string found = cards.empty() ? "none is here" : fmt::format("found {}", fmt::join(cards, ", "));
+  findings.push_back(
+      {"device intel", Health::kNote,
+       fmt::format("Intel GPUs are not supported: no plugin of this release has a provider or kernels for them; {}", found),
+       cards.empty() ? "" : "use cpu"});
+}
+
 void look_at_devices(const ordered_json& devices, Findings& findings) {
   const ordered_json& cpu = devices.at("cpu");
   findings.push_back({"cpu", Health::kOk,
@@ -39,14 +64,21 @@ void look_at_devices(const ordered_json& devices, Findings& findings) {
                                   cpu.at("l2_bytes").get<uint64_t>() >> 10, cpu.at("l3_bytes").get<uint64_t>() >> 10),
                       ""});
   for (const ordered_json& device : devices.at("devices")) {
-    findings.push_back(
-        {fmt::format("device {}:{}", text_of(device, "kind"), text_of(device, "ordinal")), Health::kOk,
-         fmt::format("{}, {}, {}", text_of(device, "name"), text_of(device, "architecture"), mib(device.at("memory_bytes"))),
-         ""});
+    findings.push_back({fmt::format("device {}:{}", text_of(device, "kind"), text_of(device, "ordinal")), Health::kOk,
+                        fmt::format("{}, {}, {}{}", text_of(device, "name"), text_of(device, "architecture"),
+                                    mib(device.at("memory_bytes")), software(device)),
+                        ""});
+    for (const ordered_json& plugin : device.at("plugins_without_code")) {
+      const std::string id = plugin.get<std::string>(), architecture = text_of(device, "architecture");
+      findings.push_back({fmt::format("device {}:{}", text_of(device, "kind"), text_of(device, "ordinal")), Health::kNote,
+                          fmt::format("{} holds no code for {}", id, architecture),
+                          fmt::format("install the build of {} for {}", id, architecture)});
+    }
   }
   for (const ordered_json& missing : devices.at("missing")) {
     findings.push_back({"device " + text_of(missing, "kind"), Health::kNote, text_of(missing, "reason"), ""});
   }
+  look_at_intel(findings);
 }
 
 // Transparent huge pages make large CPU caches cheaper to walk: "[always] madvise never".
@@ -126,13 +158,23 @@ void look_at_configuration(const ordered_json& config, Findings& findings) {
   for (const std::string& folder : search_folders(config)) findings.push_back(look_at_folder(folder));
 }
 
+// ", code for sm_80, sm_90a"; of a file without any: that it compiles, where its backends run on devices.
+std::string code_text(const ordered_json& plugin, const ordered_json& listing) {
+  const ordered_json& code = plugin.at("device_code");
+  if (!code.empty()) return fmt::format(", code for {}", fmt::join(code.get<std::vector<std::string>>(), ", "));
+  const bool on_devices = std::any_of(listing.at("backends").begin(), listing.at("backends").end(), [&](const auto& backend) {
+    return backend.at("plugin") == plugin.at("id") && backend.at("device") != "cpu";
+  });
+  return on_devices ? ", no device code in the file: compiled for the device at warm-up" : "";
+}
+
 void look_at_plugins(const ordered_json& listing, Findings& findings) {
   for (const ordered_json& plugin : listing.at("plugins")) {
-    findings.push_back(
-        {"plugin", Health::kOk,
-         fmt::format("{} {} ({}), ABI {} to {}: {}", text_of(plugin, "id"), text_of(plugin, "version"),
-                     text_of(plugin, "state"), text_of(plugin, "abi_min"), text_of(plugin, "abi_max"), text_of(plugin, "path")),
-         ""});
+    findings.push_back({"plugin", Health::kOk,
+                        fmt::format("{} {} ({}), ABI {} to {}{}: {}", text_of(plugin, "id"), text_of(plugin, "version"),
+                                    text_of(plugin, "state"), text_of(plugin, "abi_min"), text_of(plugin, "abi_max"),
+                                    code_text(plugin, listing), text_of(plugin, "path")),
+                        ""});
   }
   for (const ordered_json& skip : listing.at("skipped")) {
     findings.push_back({"skipped", Health::kProblem,
@@ -170,7 +212,7 @@ void print(const Findings& findings) {
 
 int doctor(const CommonOptions& options) {
   const JsonOutput output(options.json);
-  const Runtime runtime = open_runtime(options.config_file, "");
+  const Runtime runtime = open_runtime(as_engines(options), "");
   const ordered_json devices = parse(runtime.devices());
   Findings findings;
   look_at_configuration(parse(runtime.config()), findings);

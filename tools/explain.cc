@@ -177,7 +177,7 @@ Question question_of_flags(const ExplainOptions& options) {
 
 ordered_json explained(const ExplainOptions& options) {
   const Question question = options.model.empty() ? question_of_flags(options) : question_of_model(options);
-  const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
+  const Runtime runtime = open_runtime(options.common, options.target.backend);
   ordered_json answer{{"model", question.model.empty() ? ordered_json(nullptr) : ordered_json(question.model)},
                       {"layers", ordered_json::array()}};
   for (const Layer& layer : question.layers) answer["layers"].push_back(explain_layer(runtime, layer, options.target.device));

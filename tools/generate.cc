@@ -60,7 +60,7 @@ int generate(const GenerateOptions& options) {
                   fmt::format("--tokens {}: this checkpoint has {} positions", options.num_tokens, shape.max_seq_len));
   }
 
-  const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
+  const Runtime runtime = open_runtime(options.common, options.target.backend);
   llama::PagedAttention attention(runtime, shape, options.target, 1, static_cast<int>(options.num_tokens));
   llama::Model model(checkpoint, attention, 1);
   catch_interrupt();

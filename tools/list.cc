@@ -63,7 +63,7 @@ void print(const ordered_json& listing) {
 
 int list(const CommonOptions& options) {
   const JsonOutput output(options.json);
-  const Runtime runtime = open_runtime(options.config_file, "");
+  const Runtime runtime = open_runtime(options, "");
   const ordered_json listing = parse(runtime.list());
   if (output.table()) print(listing);
   output.write(listing);

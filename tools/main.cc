@@ -14,7 +14,7 @@
 #include "common/runtime.h"
 #include "common/terminal.h"
 #include "problem_flags.h"
-#include "run.h"
+#include "serving_verbs.h"
 #include "vendor_verbs.h"
 #include "verbs.h"
 
@@ -61,6 +61,11 @@ void add_json(CLI::App& verb, JsonOptions& json) {
 void add_common(CLI::App& verb, CommonOptions& common) {
   verb.add_option("--config", common.config_file, "configuration; else ANYATTN_CONFIG, else the installed default.yaml")
       ->type_name("FILE");
+  verb.add_option("--log-level", common.log_level, "of the library's lines on standard error; else ANYATTN_LOG_LEVEL")
+      ->type_name("debug|info|warning|error|off")
+      ->envname("ANYATTN_LOG_LEVEL")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}).description(""))
+      ->capture_default_str();
   add_json(verb, common.json);
 }
 
@@ -79,12 +84,12 @@ void add_target(CLI::App& verb, TargetOptions& target) {
       ->check(CLI::Range(1u, 1u << 20).description(""));
 }
 
-namespace {
-
 void add_backend(CLI::App& verb, TargetOptions& target) {
   verb.add_option("--backend", target.backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
       ->type_name("NAME");
 }
+
+namespace {
 
 Verb add_list(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("list", "Every backend with its plugin, and every skipped file with the reason");
@@ -151,42 +156,6 @@ Verb add_generate(CLI::App& app) {
   return [options] { return generate(*options); };
 }
 
-Verb add_run(CLI::App& app) {
-  CLI::App* verb = app.add_subcommand("run", "A serving trace replayed with continuous batching, rows of it recomputed");
-  auto options = std::make_shared<RunOptions>();
-  verb->add_option("--model", options->model, "a model of the table; its attention layers are run")
-      ->type_name("ID")
-      ->required();
-  verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
-  verb->add_option("--trace", options->trace, "requests: a file, or builtin:chat, builtin:code")
-      ->type_name("FILE|builtin:NAME")
-      ->required();
-  verb->add_option("--format", options->format, "of the file; told by its first line where not given")
-      ->type_name("azure|mooncake")
-      ->check(CLI::IsMember({"azure", "mooncake"}).description(""));
-  const auto add_number = [verb](const char* flag, auto& value, uint32_t most, const char* help) {
-    return verb->add_option(flag, value, help)->type_name("N")->check(CLI::Range(1u, most).description(""));
-  };
-  add_number("--requests", options->requests, 100'000'000, "the first N; all of a file, 100 built-in ones where not given");
-  add_number("--max-prompt", options->max_prompt, 1u << 24, "skip requests with a longer prompt");
-  add_number("--layers", options->layers, 4096, "of each kind; all the model has where not given");
-  add_number("--token-budget", options->token_budget, 1u << 20, "tokens a step, decode and prefill together")
-      ->capture_default_str();
-  add_number("--max-reqs", options->max_num_reqs, 1u << 16, "requests running at once")->capture_default_str();
-  add_number(
-      "--blocks", options->blocks, 1u << 31,
-      "KV budget in blocks of the largest layer kind; what the requests need, at most a quarter of memory, where not given");
-  verb->add_option("--seed", options->seed, "of everything drawn")->type_name("N")->capture_default_str();
-  verb->add_flag("--saturate", options->saturate, "all requests are there at once");
-  add_target(*verb, options->target);
-  add_backend(*verb, options->target);
-  add_common(*verb, options->common);
-  verb->footer(footer(
-      "  anyattn run --model Llama-3.1-8B --trace builtin:chat --requests 20 --layers 1\n"
-      "  anyattn run --model DeepSeek-V3 --trace azure_llm_2023_conv.csv --max-prompt 2048 --layers 1 --json run.json\n"));
-  return [options] { return run(*options); };
-}
-
 Verb add_check(CLI::App& app) {
   CLI::App* verb = app.add_subcommand("check", "Is a backend right? The conformance cases, without the core in between");
   auto options = std::make_shared<CheckOptions>();
@@ -248,7 +217,7 @@ int dispatch(int argc, char** argv) {
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
   const std::vector<Verb> verbs = {add_list(app),   add_explain(app), add_run(app),    add_generate(app),   add_check(app),
                                    add_bench(app),  add_config(app),  add_doctor(app), add_new_plugin(app), add_verdicts(app),
-                                   add_bundle(app), add_key(app),     add_lock(app)};
+                                   add_bundle(app), add_key(app),     add_lock(app),   add_warm(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());

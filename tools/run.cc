@@ -80,7 +80,7 @@ int run(const RunOptions& options) {
   uint64_t skipped = 0;
   Trace trace = select_requests(options, &skipped);
   HangupReload hangup;
-  const Runtime runtime = open_runtime(options.common.config_file, options.target.backend);
+  const Runtime runtime = open_runtime(options.common, options.target.backend);
   ReplayOptions replay_options;
   replay_options.model = {options.model,
                           options.models_file,
@@ -94,6 +94,7 @@ int run(const RunOptions& options) {
   replay_options.blocks = options.blocks;
   replay_options.seed = options.seed;
   replay_options.saturate = options.saturate;
+  replay_options.graphs = options.graphs != "off";
   Replay replay(runtime, replay_options, std::move(trace));
   catch_interrupt();
   hangup.watch(runtime);

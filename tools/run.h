@@ -24,7 +24,8 @@ struct RunOptions {
   uint32_t max_num_reqs = 64;    // requests running at once
   uint64_t blocks = 0;  // KV budget in blocks of the largest group; 0 = what the requests need, at most a quarter of memory
   uint64_t seed = 0;
-  bool saturate = false;  // all requests are there at once
+  bool saturate = false;        // all requests are there at once
+  std::string graphs = "auto";  // steps as replays of captured graphs where device and backend have them; off: never
 };
 
 // Returns kExitOk, kExitFailed (a result outside its bound) or kExitInterrupted, after its report. Throws Failure for every

@@ -19,6 +19,7 @@ namespace anyattn::tools {
 // --config and --json, and what of a target, as other verbs have them; defined in main.cc.
 void add_common(CLI::App& verb, CommonOptions& common);
 void add_target(CLI::App& verb, TargetOptions& target);
+void add_backend(CLI::App& verb, TargetOptions& target);
 
 struct NewPluginOptions {
   std::string name;  // acme

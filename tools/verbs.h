@@ -7,15 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/json_output.h"
+#include "common/options.h"
 
 namespace anyattn::tools {
-
-// What every verb takes.
-struct CommonOptions {
-  std::string config_file;  // --config; empty: ANYATTN_CONFIG, else the default.yaml of the library
-  JsonOptions json;
-};
 
 // Which device and which formats; empty or 0: not asked.
 struct TargetOptions {

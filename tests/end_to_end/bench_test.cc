@@ -52,6 +52,34 @@ TEST_CASE("bench_reports_own_cost_limits_and_every_row_of_the_grid") {
   }
 }
 
+TEST_CASE("bench_times_a_device_by_replays_of_a_captured_graph") {
+  TempDir dir;
+  const std::string config =
+      dir.write("pretend.yaml", "version: 1\nplugins: {search: [" + std::string(ANYATTN_TEST_DIR) + "/pretend]}\n");
+  const std::string page = dir / "page.html";
+  const std::vector<std::string> small{"--min-time", "0.0005", "--pairs", "2", "--cold-mib", "1", "--config", config};
+  std::vector<std::string> arguments{"bench",  "--device",  "cuda:0", "--heads", "4/2/32", "--contexts",
+                                     "64,100", "--prompts", "33",     "--html",  page,     "--json"};
+  arguments.insert(arguments.end(), small.begin(), small.end());
+  const Result result = cli(arguments);
+  CAPTURE(result.err);
+  CHECK(result.code == 0);
+  const json figures = result.json();
+  REQUIRE(figures["limits"].size() == 1);
+  CHECK(figures["limits"][0]["limit"] == "device_copy");
+  CHECK(figures["limits"][0]["rate"] > 0);
+  REQUIRE(figures["rows"].size() == 3);
+  for (const json& row : figures["rows"]) {
+    CHECK(row["backend"] == "QUEUED_ATTN");
+    CHECK(row["timed_by"] == "graph replays");
+    CHECK(row["threads"] == 0);
+    CHECK(row["host_us"] > 0);
+    CHECK(row["forward_us"] > 0);
+    CHECK(row["shares"].contains("device_copy") == (row["phase"] == "decode"));
+  }
+  CHECK(contains(read_file(page), "device_copy"));
+}
+
 TEST_CASE("bench_takes_the_layers_of_a_model_and_says_what_nobody_takes") {
   TempDir dir;
   const Result result =

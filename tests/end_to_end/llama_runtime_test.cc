@@ -23,7 +23,7 @@ struct Fixture {
   explicit Fixture(const std::filesystem::path& shared)
       : expected(nlohmann::json::parse(read_file(shared / "data/stories260K.expected.json"))),
         checkpoint(llama::Checkpoint::read(shared / "data/stories260K.bin")),
-        runtime(open_runtime(dir.write("config.yaml", anyattn::end_to_end::cpu_config()), "")) {
+        runtime(open_runtime({.config_file = dir.write("config.yaml", anyattn::end_to_end::cpu_config()), .json = {}}, "")) {
     tokens.push_back(llama::kBos);
     for (const int id : expected["token_ids"]) tokens.push_back(id);
     tokens.resize(kFed);

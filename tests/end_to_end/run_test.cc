@@ -2,6 +2,8 @@
 // The verb `run` as a script sees it: keys, exit codes, table beside a JSON file, one sentence for each mistake.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <fstream>
 
 #include "end_to_end/command.h"
@@ -85,6 +87,37 @@ TEST_CASE("run_recomputes_rows_over_caches_of_every_format") {
     CHECK(report.at("worst_error_over_bound") > 0);
     CHECK(report.at("worst_error_over_bound") <= 1);
   }
+}
+
+TEST_CASE("warm_makes_every_kind_of_a_model_s_layers_ready_and_says_which_it_cannot") {
+  TempDir dir;
+  const std::string device =
+      dir.write("device.yaml", "version: 1\nplugins: {search: [" + std::string(ANYATTN_TEST_DIR) + "/pretend]}\n");
+  const Result ready =
+      cli({"warm", "--model", "gemma-3-1b-it,Llama-3.1-8B", "--device", "cuda:0", "--config", device, "--json"});
+  CHECK(ready.code == 0);
+  const json layers = ready.json()["layers"];
+  REQUIRE(layers.size() == 3);  // sliding and full, full
+  for (const json& row : layers) {
+    CHECK(row["backend"] == "QUEUED_ATTN");
+    CHECK(row["graph_level"] == "always");
+    CHECK(row["seconds"] > 0);
+    CHECK(row["error"].is_null());
+  }
+
+  const Result refused = cli({"warm", "--model", "DeepSeek-V3", "--device", "cuda:0", "--config", device, "--json"});
+  CHECK(refused.code == 1);
+  CHECK(refused.json()["ready"] == false);
+  CHECK(contains(refused.json()["layers"][0]["error"], "QUEUED_ATTN"));
+
+  const Result absent =
+      cli({"warm", "--model", "Llama-3.1-8B", "--device", "cuda:0", "--config", dir.write("cpu.yaml", cpu_config())});
+  CHECK(absent.code == 1);
+  CHECK(contains(absent.err, "cuda"));
+  CHECK(std::count(absent.err.begin(), absent.err.end(), '\n') == 1);
+  const Result unheard = cli({"warm", "--model", "Llama-3.1-8B", "--device", "sm_90"});
+  CHECK(unheard.code == 2);
+  CHECK(contains(unheard.err, "allowed: auto, cpu, cuda:0"));
 }
 
 TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {

@@ -318,6 +318,38 @@ TEST_CASE("every_problem_flag_reaches_the_problem") {
   CHECK(chosen(mla) == "CPU_MLA");
 }
 
+TEST_CASE("doctor_sets_the_code_of_plugins_against_the_devices_found") {
+  TempDir dir;
+  // A device of architecture sm_75; a file with machine code for sm_80 and PTX of 8.6, which are newer; one without any.
+  const std::string folder = std::string(ANYATTN_TEST_DIR);
+  const Result here = cli({"doctor", "--config",
+                           dir.write("pretend.yaml", "version: 1\nplugins:\n  search: [" + folder + "/pretend, " + folder +
+                                                         "/fake_plugins/device_code]\n")});
+  CAPTURE(here.out);
+  CHECK(contains(here.out, "pretended device, sm_75, 2048 MiB, driver 13.0, runtime 13.0, no run-time compiler"));
+  CHECK(contains(here.out, "code for compute_86, sm_80"));
+  CHECK(contains(here.out, "org.anyattn.fake.device_code holds no code for sm_75"));
+  CHECK_FALSE(contains(here.out, "holds no code for x86"));
+  CHECK(contains(here.out, "no device code in the file"));
+  CHECK(contains(here.out, "Intel GPUs are not supported"));
+}
+
+TEST_CASE("tools_show_the_library_s_lines_only_when_asked") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  const std::vector<std::string> run{"run",      "--model", "Llama-3.1-8B", "--trace", "builtin:chat", "--requests", "1",
+                                     "--layers", "1",       "--max-prompt", "64",      "--config",     config};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), run.begin(), run.end());
+    return cli(more);
+  };
+  CHECK_FALSE(contains(with({}).err, "selection:"));
+  CHECK(contains(with({"--log-level", "info"}).err, "selection:"));
+  const Result wrong = with({"--log-level", "loud"});
+  CHECK(wrong.code == 2);
+  CHECK(contains(wrong.err, "--log-level"));
+}
+
 TEST_CASE("doctor_names_what_is_in_the_way") {
   TempDir dir;
   const Result good = cli({"doctor", "--config", dir.write("good.yaml", cpu_config()), "--json"});

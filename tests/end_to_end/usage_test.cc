@@ -13,7 +13,7 @@ using anyattn::tools::testing::TempDir;
 
 namespace {
 
-const std::vector<std::string> kVerbs = {"list", "explain", "run", "generate", "check", "bench", "config", "doctor"};
+const std::vector<std::string> kVerbs = {"list", "explain", "run", "generate", "check", "bench", "config", "doctor", "warm"};
 
 }  // namespace
 

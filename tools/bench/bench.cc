@@ -7,9 +7,11 @@
 #include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "anyattn/dtypes.hpp"
 #include "bench/compare.h"
+#include "bench/device_timing.h"
 #include "bench/grid.h"
 #include "bench/html.h"
 #include "bench/limits.h"
@@ -43,7 +45,7 @@ class Bench {
         workload_{options.device, options.backend, uint64_t{options.cold_mib} << 20},
         grid_(bench::make_grid(options)) {
     for (const uint32_t threads : bench::thread_counts(options))
-      runtimes_.push_back(std::make_unique<Runtime>(open_runtime(options.common.config_file, options.backend, threads)));
+      runtimes_.push_back(std::make_unique<Runtime>(open_runtime(options.common, options.backend, threads)));
   }
 
   ordered_json measure() {
@@ -53,13 +55,14 @@ class Bench {
                         {"rows", ordered_json::array()},
                         {"skipped", ordered_json::array()}};
     show("own cost");
-    for (const bench::OwnCost& cost : bench::measure_own_costs(options_.common.config_file, timing_))
+    for (const bench::OwnCost& cost : bench::measure_own_costs(options_.common, timing_))
       answer["own_cost"].push_back(json_of(cost));
     measure_limits(answer["limits"]);
     for (const bench::Point& point : grid_) {
       for (const auto& runtime : runtimes_) {
+        if (copies_ && runtime != runtimes_.front()) break;  // threads are nothing to another device
         if (interrupted()) break;
-        show(fmt::format("{}, {} threads", name_of(point), runtime->num_workers()));
+        show(copies_ ? name_of(point) : fmt::format("{}, {} threads", name_of(point), runtime->num_workers()));
         measure_row(*runtime, point, answer);
       }
     }
@@ -82,7 +85,16 @@ class Bench {
 
   void measure_limits(ordered_json& limits) {
     const Device device = runtimes_.front()->resolve_device(options_.device);
-    if (device.kind != ANYATTN_DEVICE_CPU || workload_.cold_bytes == 0 || interrupted()) return;
+    if (interrupted()) return;
+    if (device.kind != ANYATTN_DEVICE_CPU) {
+      show("limits");
+      copies_.emplace(*runtimes_.front(), device);
+      std::vector<double> rates;
+      for (uint32_t i = 0; i < options_.pairs; ++i) rates.push_back(copies_->gb_per_s());
+      limits.push_back(json_of(bench::Limit{"device_copy", "GB/s", 0, bench::median(rates)}));
+      return;
+    }
+    if (workload_.cold_bytes == 0) return;
     arena_.reserve(*runtimes_.front(), device, workload_.cold_bytes);
     std::memset(arena_.data(), 1, arena_.bytes());  // pages that were never written are all the same one
     for (const auto& runtime : runtimes_) {
@@ -95,7 +107,8 @@ class Bench {
 
   void measure_row(const Runtime& runtime, const bench::Point& point, ordered_json& answer) {
     try {
-      auto row = bench::time_row(runtime, workload_, point, arena_, timing_);
+      auto row = copies_ ? bench::time_device_row(runtime, workload_, point, arena_, *copies_, timing_)
+                         : bench::time_row(runtime, workload_, point, arena_, timing_);
       if (row && options_.peers && !interrupted())
         row->peers = measure_peers(point, row->kv_cache_dtype, row->threads, options_.pairs, options_.min_time_s);
       if (row) answer["rows"].push_back(json_of(*row));
@@ -113,7 +126,8 @@ class Bench {
   bench::WorkloadOptions workload_;
   std::vector<bench::Point> grid_;
   std::vector<std::unique_ptr<Runtime>> runtimes_;  // one a thread count
-  bench::Arena arena_;                              // before the runtimes
+  bench::Arena arena_;                              // goes before the runtimes
+  std::optional<bench::DeviceCopies> copies_;       // where the device is not the CPU; likewise
 };
 
 }  // namespace

@@ -59,6 +59,7 @@ std::string label_of(const ordered_json& row, const std::set<std::string>& unlik
   if (unlike.contains("num_reqs")) add(fmt::format("{} requests", text(row["num_reqs"])));
   if (unlike.contains("cold")) add(row["cold"].get<bool>() ? "cold" : "hot");
   if (unlike.contains("batch_invariant")) add(row["batch_invariant"].get<bool>() ? "batch invariant" : "any batch");
+  if (row["threads"] == 0) return label.empty() ? text(row["backend"]) : label;  // on a device of its own
   add(row["threads"] == 1 ? "1 thread" : fmt::format("{} threads", text(row["threads"])));
   return label;
 }
@@ -111,7 +112,7 @@ std::string plots(const ordered_json& rows) {
     if (reads)
       out += plot_of(rows, phase,
                      {name + ": share of the read rate", "keys of a request", "100 % = the limit", Scale::kPercent, {}},
-                     share_of({"dram_read", "cached_read"}));
+                     share_of({"dram_read", "cached_read", "device_copy"}));
     if (phase == std::string("decode")) continue;
     out += plot_of(rows, phase,
                    {name + ": share of the arithmetic peak (bf16 dot, else f32)",
@@ -146,12 +147,13 @@ std::string rows_table(const ordered_json& rows) {
     const std::string place = row["query_len"] < row["seq_len"] ? (row["cold"].get<bool>() ? ", cold" : ", hot") : "";
     cells.push_back({text(row["heads"]), text(row["dtype"]), text(row["kv_cache_dtype"]), text(row["phase"]) + place,
                      text(row["backend"]), text(row["num_reqs"]), text(row["seq_len"]), text(row["threads"]),
-                     number("forward_us", 1), number("gb_per_s", 2), percent(share_of({"dram_read", "cached_read"})(row)),
-                     number("gflop_per_s", 1), percent(share_of({"f32_fma"})(row)), percent(share_of({"bf16_dot"})(row)),
+                     number("forward_us", 1), number("gb_per_s", 2),
+                     percent(share_of({"dram_read", "cached_read", "device_copy"})(row)), number("gflop_per_s", 1),
+                     percent(share_of({"f32_fma"})(row)), percent(share_of({"bf16_dot"})(row)),
                      percent(share_of({"bf16_amx"})(row)), percent(row["others"].get<double>())});
   }
-  return table({"heads", "q", "cache", "phase", "backend", "requests", "keys", "threads", "forward, us", "GB/s", "of read",
-                "GFLOP/s", "of f32", "of bf16 dot", "of AMX", "other programs"},
+  return table({"heads", "q", "cache", "phase", "backend", "requests", "keys", "threads", "forward, us", "GB/s",
+                "of read or copy", "GFLOP/s", "of f32", "of bf16 dot", "of AMX", "other programs"},
                cells, 5);
 }
 

@@ -25,9 +25,9 @@ OwnCost cost_of(const char* call, const TimingOptions& options, const std::funct
 
 }  // namespace
 
-std::vector<OwnCost> measure_own_costs(const std::string& config_file, const TimingOptions& options) {
+std::vector<OwnCost> measure_own_costs(const CommonOptions& common, const TimingOptions& options) {
   // A runtime of its own: a backend that is a must on the command line would overrule this one.
-  Runtime runtime = open_runtime(config_file, "NOOP_ATTN");
+  Runtime runtime = open_runtime(common, "NOOP_ATTN");
   const std::string path = noop_plugin_path();
   runtime.register_backend("NOOP_ATTN", ANYATTN_DEVICE_CPU, path);
   Point point;

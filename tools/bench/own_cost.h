@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/timing.h"
+#include "common/options.h"
 
 namespace anyattn::tools::bench {
 
@@ -16,6 +17,6 @@ struct OwnCost {
   double own_ns;
 };
 
-std::vector<OwnCost> measure_own_costs(const std::string& config_file, const TimingOptions& options);
+std::vector<OwnCost> measure_own_costs(const CommonOptions& common, const TimingOptions& options);
 
 }  // namespace anyattn::tools::bench

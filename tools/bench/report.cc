@@ -40,10 +40,13 @@ std::string own_cost_text(const ordered_json& costs, const Terminal& terminal) {
   return table.render(terminal);
 }
 
+// Of what did not run on the processor: none.
+std::string threads_text(const ordered_json& row) { return row["threads"] == 0 ? "" : row["threads"].dump(); }
+
 std::string limits_text(const ordered_json& limits, const Terminal& terminal) {
   Table table({{"the machine's limits"}, {"threads", Align::kRight}, {"rate", Align::kRight}, {""}});
   for (const ordered_json& limit : limits)
-    table.add({text(limit["limit"]), limit["threads"].dump(), number(limit["rate"], 1), text(limit["unit"])});
+    table.add({text(limit["limit"]), threads_text(limit), number(limit["rate"], 1), text(limit["unit"])});
   return table.render(terminal);
 }
 
@@ -77,6 +80,17 @@ std::string peers_text(const ordered_json& rows, const Terminal& terminal) {
   return table.empty() ? "" : "\n" + table.render(terminal);
 }
 
+// How rows of a device were timed, and what the limit beside them is.
+std::string device_text(const ordered_json& rows) {
+  const auto is_device = [](const ordered_json& row) { return row["threads"] == 0; };
+  const auto found = std::find_if(rows.begin(), rows.end(), is_device);
+  if (found == rows.end()) return "";
+  return fmt::format(
+      "timed by the device's events over {}; the copy is one inside its memory, bytes read and written; host: queueing a "
+      "call\n",
+      text((*found)["timed_by"]));
+}
+
 std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
   Table table({{"heads"},
                {"q"},
@@ -86,8 +100,9 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                {"threads", Align::kRight},
                {"backend"},
                {"forward, us", Align::kRight},
+               {"host, us", Align::kRight},
                {"GB/s", Align::kRight},
-               {"of read", Align::kRight},
+               {"of read or copy", Align::kRight},
                {"GFLOP/s", Align::kRight},
                {"of f32", Align::kRight},
                {"of bf16 dot", Align::kRight},
@@ -104,11 +119,12 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                text(row["kv_cache_dtype"]),
                phase,
                fmt::format("{} x {}", row["num_reqs"].dump(), row["seq_len"].dump()),
-               row["threads"].dump(),
+               threads_text(row),
                text(row["backend"]),
                number(row["forward_us"], 1),
+               row["threads"] == 0 ? number(row["host_us"], 1) : "",
                reads ? number(row["gb_per_s"], 2) : "",
-               {share(row, {"dram_read", "cached_read"}), Colour::kBold},
+               {share(row, {"dram_read", "cached_read", "device_copy"}), Colour::kBold},
                number(row["gflop_per_s"], 1),
                share(row, {"f32_fma"}),
                share(row, {"bf16_dot"}),
@@ -116,7 +132,7 @@ std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
                reads ? number(row["ns_a_key"], 1) : "",
                row["against"].is_null() ? "" : fmt::format("x {:.2f}", row["against"]["speed"].get<double>())});
   }
-  return table.render(terminal) + neighbours_text(rows, terminal) + peers_text(rows, terminal);
+  return table.render(terminal) + device_text(rows) + neighbours_text(rows, terminal) + peers_text(rows, terminal);
 }
 
 std::string skipped_text(const ordered_json& skipped, const Terminal& terminal) {
@@ -163,6 +179,8 @@ ordered_json json_of(const Row& row) {
           {"gb_per_s", row.gb_per_s},
           {"gflop_per_s", row.gflop_per_s},
           {"ns_a_key", row.ns_a_key},
+          {"timed_by", row.timed_by},
+          {"host_us", row.host_us},
           {"others", row.others},
           {"shares", std::move(shares)},
           {"peers", std::move(peers)}};
@@ -207,6 +225,7 @@ std::string name_of(const ordered_json& row) {
   if (row["query_len"] < row["seq_len"]) name += row["cold"].get<bool>() ? " cold" : " hot";
   if (row["shuffled"].get<bool>()) name += " shuffled";
   if (row["batch_invariant"].get<bool>()) name += " batch-invariant";
+  if (row["threads"] == 0) return name;  // on a device of its own
   return name + fmt::format(", {} {}", row["threads"].dump(), row["threads"] == 1 ? "thread" : "threads");
 }
 

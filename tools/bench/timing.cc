@@ -31,6 +31,25 @@ struct Samples {
 
 }  // namespace
 
+Row row_of(const Workload& workload, const Point& point, const std::vector<double>& times) {
+  const anyattn_group_info& info = workload.info();
+  Row row;
+  row.point = point;
+  row.backend = point.query_len <= info.decode_threshold ? info.decode_backend : info.backend;
+  row.plugin = info.plugin;
+  row.kv_cache_dtype = info.kv_cache_dtype;
+  row.layout = info.spec->name;
+  row.block_size = info.block_size;
+  row.bytes_a_key = workload.bytes_a_key();
+  row.forward_us = median(times);
+  row.fastest_us = *std::min_element(times.begin(), times.end());
+  row.slowest_us = *std::max_element(times.begin(), times.end());
+  row.gb_per_s = point.visible_keys() * row.bytes_a_key / row.forward_us / 1e3;
+  row.gflop_per_s = point.flops() / row.forward_us / 1e3;
+  row.ns_a_key = row.forward_us * 1e3 / point.visible_keys();
+  return row;
+}
+
 std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workload_options, const Point& point, Arena& arena,
                             const TimingOptions& options) {
   Workload workload(runtime, workload_options, point, arena);
@@ -39,8 +58,8 @@ std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workl
   const auto call = [&] { workload.forward(); };
   workload.update();
   const uint64_t calls = calls_for(options.min_time_s, call);
-  const bool reads = point.query_len < point.seq_len && workload.on_cpu();
-  const std::vector<Peak> peaks = workload.on_cpu() ? peaks_of(point, info) : std::vector<Peak>{};
+  const bool reads = point.query_len < point.seq_len;
+  const std::vector<Peak> peaks = peaks_of(point, info);
 
   const Neighbours neighbours;
   std::vector<double> times;
@@ -57,22 +76,9 @@ std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workl
     for (const Peak peak : peaks) limits[peak_name(peak)].add(peak_rate(runtime, peak), flops / ns);
   }
 
-  Row row;
-  row.point = point;
+  Row row = row_of(workload, point, times);
   row.threads = runtime.num_workers();
-  row.backend = point.query_len <= info.decode_threshold ? info.decode_backend : info.backend;
-  row.plugin = info.plugin;
-  row.kv_cache_dtype = info.kv_cache_dtype;
-  row.layout = info.spec->name;
-  row.block_size = info.block_size;
-  row.bytes_a_key = workload.bytes_a_key();
-  row.forward_us = median(times);
-  row.fastest_us = *std::min_element(times.begin(), times.end());
-  row.slowest_us = *std::max_element(times.begin(), times.end());
-  row.gb_per_s = bytes / row.forward_us / 1e3;
-  row.gflop_per_s = flops / row.forward_us / 1e3;
   row.others = neighbours.share();
-  row.ns_a_key = row.forward_us * 1e3 / point.visible_keys();
   for (const auto& [name, samples] : limits) row.shares.push_back({name, median(samples.rates), median(samples.shares)});
   return row;
 }

@@ -35,12 +35,17 @@ struct Row {
   double gb_per_s = 0;                                    // keys and values, each once
   double gflop_per_s = 0;                                 // visible keys only
   double ns_a_key = 0;                                    // a request's key
+  std::string timed_by = "calls";                         // or "graph replays"
+  double host_us = 0;                                     // to queue a call, where the device is not the CPU; else 0
   double others = 0;                                      // processor time of other programs meanwhile, of all there is
   std::vector<Share> shares;
   std::vector<Peer> peers;
 };
 
-// Empty where Ctrl-C came between two samples.
+// What `times`, means of a call in microseconds, say of the point; no shares and no neighbours yet.
+Row row_of(const Workload& workload, const Point& point, const std::vector<double>& times);
+
+// On the CPU. Empty where Ctrl-C came between two samples.
 std::optional<Row> time_row(const Runtime& runtime, const WorkloadOptions& workload, const Point& point, Arena& arena,
                             const TimingOptions& options);
 

@@ -21,19 +21,29 @@ std::vector<float> values(size_t count, double phase) {
   return row;
 }
 
-Group make_group(const Runtime& runtime, const WorkloadOptions& given, const Point& point) {
+constexpr uint32_t kGraphCapture = 2;  // metadata_mode of runtime.h
+
+// max_tokens: of the batch, or more.
+Group make_group(const Runtime& runtime, const WorkloadOptions& given, const Point& point, uint32_t max_tokens, void* stream,
+                 uint32_t metadata_mode = 0) {
   Group::Options options;
   options.problem = point.problem.view();
   options.limits.struct_size = ANYATTN_LIMITS_SIZE;
   options.limits.max_num_reqs = point.num_reqs;
-  // The caches are filled that many tokens at once.
-  options.limits.max_num_tokens = std::max(point.num_reqs * point.query_len, kFillTokens);
+  options.limits.max_num_tokens = std::max(point.num_reqs * point.query_len, max_tokens);
   options.limits.max_query_len = point.query_len;
   options.limits.max_seq_len = point.seq_len;
   options.device = given.device;
   options.backend = given.backend;
   options.label = point.phase;
+  options.stream = stream;
+  options.metadata_mode = metadata_mode;
   return Group(runtime, options);
+}
+
+DeviceStream make_stream(const Runtime& runtime, const std::string& device) {
+  const Device resolved = runtime.resolve_device(device);
+  return resolved.kind == ANYATTN_DEVICE_CPU ? DeviceStream() : DeviceStream(runtime, resolved);
 }
 
 uint64_t rounded_up(uint64_t value, uint64_t step) { return (value + step - 1) / step * step; }
@@ -44,16 +54,31 @@ Workload::Workload(const Runtime& runtime, const WorkloadOptions& options, const
     : runtime_(runtime),
       point_(point),
       arena_(arena),
-      group_(make_group(runtime, options, point)),
+      stream_(make_stream(runtime, options.device)),
+      // The caches are filled that many tokens at once.
+      group_(make_group(runtime, options, point, kFillTokens, stream_.get())),
       info_(group_.info()),
       rows_(runtime, {info_.device_kind, info_.device_ordinal}, point.problem.fields.q_dtype) {
   make_caches(options);
+  make_for_capture(options);
   make_batch();
   if (info_.is_mla) {
     make_mla_args();
   } else {
     make_args();
   }
+}
+
+// A group whose launches follow from limits that are the batch's own, where the level that was reached allows a capture of it.
+void Workload::make_for_capture(const WorkloadOptions& options) {
+  const uint32_t needed = point_.query_len == 1 ? ANYATTN_GRAPH_SINGLE_TOKEN_DECODE : ANYATTN_GRAPH_ALWAYS;
+  if (on_cpu() || info_.graph_level < needed) return;
+  const uint64_t digest = info_.spec->digest;
+  group_ = make_group(runtime_, options, point_, 0, stream_.get(), kGraphCapture);
+  info_ = group_.info();
+  cache_.spec = info_.spec;
+  captures_ = info_.spec->digest == digest;
+  if (!captures_) throw RuntimeError(ANYATTN_UNSUPPORTED, std::string(info_.backend) + ": another cache in graph mode");
 }
 
 void Workload::make_caches(const WorkloadOptions& options) {
@@ -158,6 +183,7 @@ void Workload::make_batch() {
   store_args_.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
   store_args_.slot_mapping = slot_rows_;
   store_args_.cache = &cache_;
+  store_args_.stream = stream_.get();
 }
 
 int64_t Workload::slot(uint32_t request, uint32_t position) const {
@@ -205,6 +231,7 @@ void Workload::make_args() {
   store_args_.k = k_rows_;
   store_args_.v = v_rows_;
   forward_args_.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
+  forward_args_.stream = stream_.get();
   forward_args_.softmax_scale = point_.softmax_scale;
   forward_args_.q = q_rows_;
   forward_args_.cache = &cache_;
@@ -239,6 +266,7 @@ void Workload::make_mla_args() {
   store_args_.k_pe = k_pe_rows_;
 
   mqa_args_.struct_size = ANYATTN_MQA_ARGS_SIZE;
+  mqa_args_.stream = mha_args_.stream = stream_.get();
   mqa_args_.softmax_scale = point_.softmax_scale;
   mqa_args_.q_latent = q_rows_;
   mqa_args_.q_pe = k_rows_;
@@ -263,7 +291,7 @@ uint32_t Workload::part() const {
   return point_.query_len <= info_.decode_threshold ? ANYATTN_PHASE_DECODE : ANYATTN_PHASE_PREFILL;
 }
 
-void Workload::update() { group_.update(part(), batch_); }
+void Workload::update() { group_.update(part(), batch_, stream_.get()); }
 
 void Workload::store() { group_.kv_cache_update(store_args_); }
 
@@ -273,11 +301,15 @@ void Workload::call() {
   group_.forward_mha(mha_args_);
 }
 
-void Workload::forward() {
+void Workload::queue() {
   cache_.base = arena_.data() + next_cache_ * cache_bytes();
   if (++next_cache_ == num_caches_) next_cache_ = 0;
   call();
-  if (!on_cpu()) runtime_.synchronize(rows_.device());
+}
+
+void Workload::forward() {
+  queue();
+  if (!on_cpu()) runtime_.synchronize(rows_.device(), stream_.get());
 }
 
 }  // namespace anyattn::tools::bench

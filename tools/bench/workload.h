@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "anyattn/streams.hpp"
 #include "bench/arena.h"
 #include "bench/grid.h"
 #include "common/rows.h"
@@ -27,7 +28,8 @@ class Workload {
 
   void update();
   void store();    // the batch's new keys and values
-  void forward();  // or forward_mqa, forward_mha; over the next cache; and waits, where the device is not the CPU
+  void queue();    // one forward (or forward_mqa, forward_mha) over the next cache
+  void forward();  // the same, and waits, where the device is not the CPU
 
   // The caches, as many bytes each, and which is next; forward moves on by one.
   uint64_t cache_bytes() const { return cache_.num_blocks * cache_.block_stride_bytes; }
@@ -37,6 +39,11 @@ class Workload {
 
   const anyattn_group_info& info() const { return info_; }
   bool on_cpu() const { return info_.device_kind == ANYATTN_DEVICE_CPU; }
+  Device device() const { return rows_.device(); }
+  // What calls are queued on; null on the CPU.
+  void* stream() const { return stream_.get(); }
+  // Whether forward may be captured: the group was then made for that.
+  bool captures() const { return captures_; }
   double bytes_a_key() const;
   // What the calls above pass on.
   const anyattn_batch& batch() const { return batch_; }
@@ -44,6 +51,7 @@ class Workload {
   const anyattn_forward_args& forward_args() const { return forward_args_; }
 
  private:
+  void make_for_capture(const WorkloadOptions& options);
   void make_caches(const WorkloadOptions& options);
   void fill_caches(uint64_t bytes);
   void make_batch();
@@ -60,8 +68,10 @@ class Workload {
   const Runtime& runtime_;
   const Point& point_;
   Arena& arena_;
+  DeviceStream stream_;
   Group group_;
   anyattn_group_info info_;
+  bool captures_ = false;
   RowCopier rows_;
   uint32_t blocks_per_req_ = 0;
   uint32_t num_caches_ = 1, next_cache_ = 0;

@@ -9,9 +9,10 @@
 
 namespace anyattn::tools {
 
-Runtime open_runtime(const std::string& config_file, const std::string& backend, uint32_t num_threads) {
+Runtime open_runtime(const CommonOptions& options, const std::string& backend, uint32_t num_threads) {
   try {
-    return Runtime({.config_path = config_file, .backend = backend, .log_level = "", .num_threads = num_threads});
+    return Runtime(
+        {.config_path = options.config_file, .backend = backend, .log_level = options.log_level, .num_threads = num_threads});
   } catch (const RuntimeError& error) {
     const bool wrong = error.status() == ANYATTN_INVALID_ARGUMENT || error.status() == ANYATTN_NOT_FOUND;
     throw Failure(wrong ? kExitUsage : kExitFailed, error.what());

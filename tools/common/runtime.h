@@ -8,12 +8,13 @@
 
 #include "anyattn/runtime.hpp"
 #include "common/failure.h"
+#include "common/options.h"
 
 namespace anyattn::tools {
 
-// --config and --backend; empty: environment, then file. A configuration that is wrong or not there is Failure(kExitUsage).
+// backend: of the flag; empty: environment, then file. A configuration that is wrong or not there is Failure(kExitUsage).
 // num_threads 0: all cores.
-Runtime open_runtime(const std::string& config_file, const std::string& backend, uint32_t num_threads = 0);
+Runtime open_runtime(const CommonOptions& options, const std::string& backend, uint32_t num_threads = 0);
 
 // kExitUsage where the library blames what was asked, else kExitFailed.
 ExitCode exit_code_of(const RuntimeError& error);

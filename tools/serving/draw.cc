@@ -18,4 +18,12 @@ ANYATTN_VECTOR_WIDTHS void draw_uniform(uint64_t key, float amplitude, size_t co
   }
 }
 
+ANYATTN_VECTOR_WIDTHS void store_bfloat16(const float* from, size_t count, uint16_t* to) {
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, from + i, sizeof bits);
+    to[i] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+}
+
 }  // namespace anyattn::tools

@@ -28,4 +28,7 @@ inline double unit_interval(uint64_t bits) { return static_cast<double>(bits >> 
 // a Weyl sequence, which compilers turn into vector code.
 void draw_uniform(uint64_t key, float amplitude, size_t count, float* out);
 
+// Finite values to the nearest bfloat16, ties to even.
+void store_bfloat16(const float* from, size_t count, uint16_t* to);
+
 }  // namespace anyattn::tools

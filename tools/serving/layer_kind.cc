@@ -27,13 +27,19 @@ const conformance::CacheFormat& cache_format_of(const std::string& name, bool la
 
 }  // namespace
 
-std::unique_ptr<LayerKind> LayerKind::make(const KindSpec& spec, const LayerOptions& options) {
+Group make_group(const KindSpec& spec, const LayerOptions& options, const anyattn_limits& limits, MetadataMode mode) {
   Group::Options group_options;
   group_options.problem = spec.problem;
-  group_options.limits = options.limits;
+  group_options.limits = limits;
   group_options.device = options.device;
   group_options.label = spec.label;
-  Group group(*options.place->runtime, group_options);
+  group_options.metadata_mode = static_cast<uint32_t>(mode);
+  group_options.stream = options.place->stream;
+  return Group(*options.place->runtime, group_options);
+}
+
+std::unique_ptr<LayerKind> LayerKind::make(const KindSpec& spec, const LayerOptions& options) {
+  Group group = make_group(spec, options, options.limits, MetadataMode::kNormal);
   if (group.info().is_mla) return std::make_unique<MlaLayers>(spec, options, std::move(group));
   return std::make_unique<PlainLayers>(spec, options, std::move(group));
 }
@@ -62,7 +68,7 @@ void LayerKind::attach(const anyattn_kv_pool* pool, uint32_t pool_group) {
 void LayerKind::update(const StepBatch& batch, AttentionTimer& timer) {
   const auto update_part = [&](uint32_t part) {
     const anyattn_batch slice = batch.batch(pool_group_, part);
-    timer.measure(Spent::kMetadata, [&] { group_.update(part, slice); });
+    timer.measure(Spent::kMetadata, [&] { group_.update(part, slice, place().stream); });
   };
   if (!info_.needs_split) return update_part(ANYATTN_PHASE_BOTH);
   if (batch.split().num_decode_tokens > 0) update_part(ANYATTN_PHASE_DECODE);
@@ -104,6 +110,7 @@ void store_values(uint32_t dtype, const float* from, size_t count, void* to) {
     std::memcpy(to, from, count * sizeof(float));
     return;
   }
+  if (dtype == ANYATTN_DTYPE_BFLOAT16) return store_bfloat16(from, count, static_cast<uint16_t*>(to));
   const size_t width = conformance::dtype_bytes(dtype);
   for (size_t i = 0; i < count; ++i) conformance::store_element(dtype, static_cast<char*>(to) + i * width, from[i]);
 }

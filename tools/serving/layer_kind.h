@@ -46,6 +46,7 @@ struct LayerOptions {
   std::string device;  // for the selection: "cpu", "cuda:0"
   anyattn_limits limits{};
   uint64_t seed = 0;
+  bool graphs = false;  // steps run as replays of captured graphs where the group's level and the step's size allow
 };
 
 // What one layer has to do for one request's rows of a step.
@@ -74,10 +75,16 @@ class LayerKind {
   void attach(const anyattn_kv_pool* pool, uint32_t pool_group);
   // Once a step, timed.
   void update(const StepBatch& batch, AttentionTimer& timer);
+  // Whether the step runs as one replay of all layers: then draw is called for each layer and replay once; else update, and draw
+  // and attend for each layer. The default never does.
+  virtual bool takes_as_replay(StepBatch& /*batch*/) { return false; }
+  virtual void replay(StepBatch& /*batch*/, AttentionTimer& /*timer*/) {}
+  virtual size_t num_graphs() const { return 0; }  // captured so far
   // A layer's inputs, then its attention; what is attention is timed.
   virtual void draw(const StepBatch& batch, uint32_t layer) = 0;
   virtual void attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) = 0;
-  // Recomputes one token of the layer that attend was last called for, all heads, from what its keys and values must be.
+  // Recomputes one token of the layer that attend was last called for (of any layer after a replay), all heads, from what its
+  // keys and values must be.
   virtual RowCheck check(const StepBatch& batch, uint32_t layer, uint32_t token) = 0;
   virtual Work work(const StepRow& row) const = 0;
 
@@ -114,6 +121,12 @@ class LayerKind {
   const conformance::CacheFormat& cache_format_;
   uint32_t pool_group_ = 0;
 };
+
+// metadata_mode of runtime.h.
+enum class MetadataMode : uint32_t { kNormal = 0, kGraphCapture = 2 };
+
+// The group of a kind's layers; throws RuntimeError with every candidate's reasons where nobody takes the problem.
+Group make_group(const KindSpec& spec, const LayerOptions& options, const anyattn_limits& limits, MetadataMode mode);
 
 // Between float32 and `dtype` as memory holds it.
 void store_values(uint32_t dtype, const float* from, size_t count, void* to);

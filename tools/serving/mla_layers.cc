@@ -82,6 +82,7 @@ void MlaLayers::store(const StepBatch& batch, uint32_t layer) {
   const Tensor slots = place().tensor(batch.slots(pool_group()), ANYATTN_DTYPE_INT64, {tokens});
   anyattn_kv_cache_update_args args{};
   args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
+  args.stream = place().stream;
   args.kv_c = kv_c;
   args.k_pe = k_pe;
   args.slot_mapping = slots;
@@ -96,6 +97,7 @@ void MlaLayers::decode(const StepBatch& batch, uint32_t layer) {
   const Tensor out = place().tensor(latent_out_.device(), spec_.problem.out_dtype, {tokens, heads_, rank_});
   anyattn_mqa_args args{};
   args.struct_size = ANYATTN_MQA_ARGS_SIZE;
+  args.stream = place().stream;
   args.lse_base = ANYATTN_LSE_NATURAL;
   args.softmax_scale = spec_.softmax_scale;
   args.q_latent = q_latent;
@@ -160,6 +162,7 @@ void MlaLayers::gather(const StepBatch& batch, uint32_t layer, uint32_t c) {
   const Tensor k_pe = place().tensor(context_k_pe_.device(), dtype(), {plan_.rows[c], rope_});
   anyattn_context_gather_args args{};
   args.struct_size = ANYATTN_CONTEXT_GATHER_ARGS_SIZE;
+  args.stream = place().stream;
   args.cache = &caches_[layer];
   args.kv_c = kv_c;
   args.k_pe = k_pe;
@@ -200,6 +203,7 @@ void MlaLayers::attend_expanded(const StepBatch& batch, uint32_t num_keys, const
   const Tensor lse = place().tensor(parts_[part].lse.device(), ANYATTN_DTYPE_FLOAT32, {tokens, heads_});
   anyattn_mha_args args{};
   args.struct_size = ANYATTN_MHA_ARGS_SIZE;
+  args.stream = place().stream;
   args.lse_base = ANYATTN_LSE_NATURAL;
   args.softmax_scale = spec_.softmax_scale;
   args.num_reqs = split.num_prefill_reqs;
@@ -232,6 +236,7 @@ void MlaLayers::merge(const StepBatch& batch) {
   }
   anyattn_merge_args args{};
   args.struct_size = ANYATTN_MERGE_ARGS_SIZE;
+  args.stream = place().stream;
   args.num_states = static_cast<uint32_t>(num_states);
   args.state_stride = sizeof(anyattn_state);
   args.states = states.data();

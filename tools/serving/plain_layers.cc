@@ -13,7 +13,8 @@ constexpr uint64_t kQuery = 1;
 constexpr uint64_t kKey = 2;
 constexpr uint64_t kValue = 3;
 constexpr uint64_t kSinks = 4;
-constexpr float kSinkAmplitude = 4;  // logits of the size of the scores, so that a lost sink shows
+constexpr uint32_t kMostGraphRows = 512;  // a step of more rows keeps a device busy without graphs
+constexpr float kSinkAmplitude = 4;       // logits of the size of the scores, so that a lost sink shows
 
 // The usual slopes: 2^(-8 (h + 1) / heads).
 void fill_slopes(uint32_t heads, float* out) {
@@ -29,11 +30,7 @@ PlainLayers::PlainLayers(const KindSpec& spec, const LayerOptions& options, Grou
       v_row_(size_t{spec.problem.num_kv_heads} * spec.problem.head_size_v),
       out_row_(size_t{spec.problem.num_q_heads} * spec.problem.head_size_v),
       q_amplitude_(query_amplitude(spec.softmax_scale, spec.problem.head_size)) {
-  const size_t tokens = options.limits.max_num_tokens;
-  q_ = DeviceBuffer(place(), tokens * q_row_ * dtype_bytes());
-  k_ = DeviceBuffer(place(), tokens * k_row_ * dtype_bytes());
-  v_ = DeviceBuffer(place(), tokens * v_row_ * dtype_bytes());
-  out_ = DeviceBuffer(place(), tokens * out_row_ * conformance::dtype_bytes(spec.problem.out_dtype));
+  shared_rows_ = make_rows(options.limits.max_num_tokens);
   const size_t head_bytes = spec.problem.num_q_heads * sizeof(float);
   if (spec.has(ANYATTN_FEATURE_SINKS)) {
     sinks_ = DeviceBuffer(place(), head_bytes);
@@ -45,42 +42,96 @@ PlainLayers::PlainLayers(const KindSpec& spec, const LayerOptions& options, Grou
     fill_slopes(spec.problem.num_q_heads, slopes_.host<float>());
     slopes_.upload(head_bytes);
   }
+  make_graphs();
+}
+
+PlainLayers::Rows PlainLayers::make_rows(size_t tokens) const {
+  return {DeviceBuffer(place(), tokens * q_row_ * dtype_bytes()), DeviceBuffer(place(), tokens * k_row_ * dtype_bytes()),
+          DeviceBuffer(place(), tokens * v_row_ * dtype_bytes()),
+          DeviceBuffer(place(), tokens * out_row_ * conformance::dtype_bytes(spec_.problem.out_dtype))};
+}
+
+// Decode steps have graphs of their own, since a backend may launch less for them; mixed steps have some where the level is ALWAYS.
+void PlainLayers::make_graphs() {
+  if (!options_.graphs || info_.needs_split || info_.graph_level < ANYATTN_GRAPH_SINGLE_TOKEN_DECODE) return;
+  uint32_t most = options_.limits.max_num_reqs;
+  graphs_.push_back(std::make_unique<StepGraphs>(spec_, options_, most, 1, info_.spec->digest));
+  if (info_.graph_level >= ANYATTN_GRAPH_ALWAYS) {
+    most = std::max(most, std::min(options_.limits.max_num_tokens, kMostGraphRows));
+    graphs_.push_back(std::make_unique<StepGraphs>(spec_, options_, most, most, info_.spec->digest));
+  }
+  for (uint32_t layer = 0; layer < spec_.num_layers; ++layer) rows_of_layer_.push_back(make_rows(most));
+}
+
+bool PlainLayers::takes_as_replay(StepBatch& batch) {
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& graphs) { return graphs->takes(batch); });
+  taken_by_ = found == graphs_.end() ? nullptr : found->get();
+  return taken_by_ != nullptr;
+}
+
+size_t PlainLayers::num_graphs() const {
+  size_t count = 0;
+  for (const auto& graphs : graphs_) count += graphs->size();
+  return count;
+}
+
+void PlainLayers::replay(StepBatch& batch, AttentionTimer& timer) {
+  StepGraphs& graphs = *taken_by_;
+  const uint32_t rows = graphs.rows_for(batch.num_tokens());
+  timer.measure(Spent::kMetadata, [&] {
+    batch.pad_slots(rows);
+    graphs.group().update(ANYATTN_PHASE_BOTH, batch.padded_batch(pool_group(), rows, graphs.limits()), place().stream);
+  });
+  const DeviceGraph& graph = graphs.graph(place(), rows, [&] {
+    for (uint32_t layer = 0; layer < spec_.num_layers; ++layer) {
+      store(graphs.group(), batch, layer, rows);
+      forward(graphs.group(), layer, ANYATTN_PHASE_BOTH, 0, rows);
+    }
+  });
+  timer.measure(Spent::kKernels, [&] { graph.launch(place().stream); });
 }
 
 void PlainLayers::draw(const StepBatch& batch, uint32_t layer) {
-  draw_rows(batch, 0, batch.num_tokens(), kQuery, layer, q_amplitude_, q_row_, q_);
-  draw_rows(batch, 0, batch.num_tokens(), kKey, layer, 1, k_row_, k_);
-  draw_rows(batch, 0, batch.num_tokens(), kValue, layer, 1, v_row_, v_);
+  const Rows& to = rows(layer);
+  draw_rows(batch, 0, batch.num_tokens(), kQuery, layer, q_amplitude_, q_row_, to.q);
+  draw_rows(batch, 0, batch.num_tokens(), kKey, layer, 1, k_row_, to.k);
+  draw_rows(batch, 0, batch.num_tokens(), kValue, layer, 1, v_row_, to.v);
 }
 
 void PlainLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) {
+  const auto& split = batch.split();
+  timer.measure(Spent::kCacheUpdate, [&] { store(group_, batch, layer, batch.num_tokens()); });
+  timer.measure(Spent::kKernels, [&] {
+    if (!info_.needs_split) return forward(group_, layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
+    forward(group_, layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
+    forward(group_, layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);
+  });
+}
+
+void PlainLayers::store(Group& group, const StepBatch& batch, uint32_t layer, uint32_t num_tokens) {
   const auto& problem = spec_.problem;
-  const auto tokens = int64_t{batch.num_tokens()};
-  const Tensor k = place().tensor(k_.device(), dtype(), {tokens, problem.num_kv_heads, problem.head_size});
-  const Tensor v = place().tensor(v_.device(), dtype(), {tokens, problem.num_kv_heads, problem.head_size_v});
-  const Tensor slots = place().tensor(batch.slots(pool_group()), ANYATTN_DTYPE_INT64, {tokens});
+  const Rows& from = rows(layer);
+  const Tensor k = place().tensor(from.k.device(), dtype(), {num_tokens, problem.num_kv_heads, problem.head_size});
+  const Tensor v = place().tensor(from.v.device(), dtype(), {num_tokens, problem.num_kv_heads, problem.head_size_v});
+  const Tensor slots = place().tensor(batch.slots(pool_group()), ANYATTN_DTYPE_INT64, {num_tokens});
   anyattn_kv_cache_update_args args{};
   args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
   args.k = k;
   args.v = v;
   args.slot_mapping = slots;
   args.cache = &caches_[layer];
-  const auto& split = batch.split();
-  timer.measure(Spent::kCacheUpdate, [&] { group_.kv_cache_update(args); });
-  timer.measure(Spent::kKernels, [&] {
-    if (!info_.needs_split) return forward(layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
-    forward(layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
-    forward(layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);
-  });
+  args.stream = place().stream;
+  group.kv_cache_update(args);
 }
 
-void PlainLayers::forward(uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens) {
+void PlainLayers::forward(Group& group, uint32_t layer, uint32_t part, uint32_t first_token, uint32_t num_tokens) {
   if (num_tokens == 0) return;
   const auto& problem = spec_.problem;
+  const Rows& from = rows(layer);
   const size_t out_bytes = conformance::dtype_bytes(problem.out_dtype);
-  const Tensor q = place().tensor(q_.device() + first_token * q_row_ * dtype_bytes(), dtype(),
+  const Tensor q = place().tensor(from.q.device() + first_token * q_row_ * dtype_bytes(), dtype(),
                                   {num_tokens, problem.num_q_heads, problem.head_size});
-  const Tensor out = place().tensor(out_.device() + first_token * out_row_ * out_bytes, problem.out_dtype,
+  const Tensor out = place().tensor(from.out.device() + first_token * out_row_ * out_bytes, problem.out_dtype,
                                     {num_tokens, problem.num_q_heads, problem.head_size_v});
   const Tensor sinks = place().tensor(sinks_.device(), ANYATTN_DTYPE_FLOAT32, {problem.num_q_heads});
   const Tensor slopes = place().tensor(slopes_.device(), ANYATTN_DTYPE_FLOAT32, {problem.num_q_heads});
@@ -92,7 +143,8 @@ void PlainLayers::forward(uint32_t layer, uint32_t part, uint32_t first_token, u
   if (sinks_.bytes() > 0) args.sinks = sinks;
   if (slopes_.bytes() > 0) args.alibi_slopes = slopes;
   args.cache = &caches_[layer];
-  group_.forward(part, args);
+  args.stream = place().stream;
+  group.forward(part, args);
 }
 
 RowCheck PlainLayers::check(const StepBatch& batch, uint32_t layer, uint32_t token) {
@@ -119,13 +171,14 @@ RowCheck PlainLayers::check(const StepBatch& batch, uint32_t layer, uint32_t tok
   const conformance::HeadShape shape{static_cast<int>(problem.num_q_heads), static_cast<int>(problem.num_kv_heads),
                                      static_cast<int>(problem.head_size), static_cast<int>(problem.head_size_v)};
   std::vector<float> q(q_row_);
-  const char* stored_q = q_.host() + token * q_row_ * dtype_bytes();
+  const Rows& of = rows(layer);
+  const char* stored_q = of.q.host() + token * q_row_ * dtype_bytes();
   load_values(dtype(), stored_q, q_row_, q.data());
   const conformance::Reference reference =
       reference_row(*place().runtime, shape, rules, position, row.start + row.count, q.data(), keys, dtype());
   const size_t out_bytes = out_row_ * conformance::dtype_bytes(problem.out_dtype);
-  out_.download(token * out_bytes, out_bytes);
-  return judge_row(reference, out_.host() + token * out_bytes, problem.out_dtype,
+  of.out.download(token * out_bytes, out_bytes);
+  return judge_row(reference, of.out.host() + token * out_bytes, problem.out_dtype,
                    fmt::format("{} layer {}, request {}, position {}", spec_.label, layer, row.request->id + 1, position));
 }
 

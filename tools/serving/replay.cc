@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "common/failure.h"
@@ -84,7 +83,10 @@ Replay::~Replay() = default;
 void Replay::resolve_device(const Runtime& runtime) {
   place_ = {&runtime, runtime.resolve_device(options_.device)};
   device_name_ = kind_name(place_.device.kind);
-  if (!place_.shares_memory()) device_name_ += fmt::format(":{}", place_.device.ordinal);
+  if (place_.shares_memory()) return;
+  stream_ = DeviceStream(runtime, place_.device);
+  place_.stream = stream_.get();
+  device_name_ += fmt::format(":{}", place_.device.ordinal);
 }
 
 void Replay::make_layers() {
@@ -92,6 +94,7 @@ void Replay::make_layers() {
   options.place = &place_;
   options.device = device_name_;
   options.seed = options_.seed;
+  options.graphs = options_.graphs && !place_.shares_memory();
   options.limits = {ANYATTN_LIMITS_SIZE, options_.max_num_reqs, options_.token_budget, options_.token_budget, max_seq_len_, 0};
   for (const auto& spec : model_.kinds) {
     kinds_.push_back(LayerKind::make(*spec, options));
@@ -150,17 +153,19 @@ uint64_t Replay::default_budget_bytes() const {
 
 // All bits set is NaN in every float format: a slot that is read before it was written shows at once.
 void Replay::poison_cache() {
-  if (!place_.shares_memory()) return;
   for (uint32_t g = 0; g < kinds_.size(); ++g) {
     for (uint32_t layer = 0; layer < kinds_[g]->spec().num_layers; ++layer) {
       anyattn_cache cache{};
       cache.struct_size = ANYATTN_CACHE_SIZE;
       anyattn::check(anyattn_kv_pool_layer_cache, pool_.get(), g, layer, &cache);
       for (uint64_t b = 0; b < cache.num_blocks; ++b) {
-        std::memset(static_cast<char*>(cache.base) + b * cache.block_stride_bytes, 0xff, cache.spec->block_bytes);
+        anyattn::check(anyattn_device_fill, place_.runtime->get(), place_.device.kind, place_.device.ordinal,
+                       static_cast<void*>(static_cast<char*>(cache.base) + b * cache.block_stride_bytes), uint8_t{0xff},
+                       cache.spec->block_bytes, place_.stream);
       }
     }
   }
+  place_.synchronize();
 }
 
 void Replay::step() {
@@ -202,36 +207,59 @@ void Replay::count_rows(const std::vector<StepRow>& rows) {
 // Seconds of attention in this step.
 double Replay::run_layers(uint64_t step) {
   double seconds = 0;
+  bool as_replay = true;
   for (size_t k = 0; k < kinds_.size(); ++k) {
     AttentionTimer timer(place_);
-    run_kind(*kinds_[k], step, timer, report_.kinds[k]);
+    as_replay &= run_kind(*kinds_[k], step, timer, report_.kinds[k]);
     seconds += timer.seconds();
     report_.metadata_s += timer.seconds(Spent::kMetadata);
     report_.cache_update_s += timer.seconds(Spent::kCacheUpdate);
     report_.kernels_s += timer.seconds(Spent::kKernels);
   }
   report_.attention_s += seconds;
+  report_.replayed_steps += as_replay;
   return seconds;
 }
 
-void Replay::run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report) {
+bool Replay::run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report) {
   const std::vector<ChosenRow>& chosen = chooser_.choose(kind.spec(), *batch_, step, progress(), report_.checks.rows);
-  kind.update(*batch_, timer);
-  for (uint32_t layer = 0; layer < kind.spec().num_layers; ++layer) {
-    Stopwatch whole_layer;
-    const double before = timer.seconds();
-    kind.draw(*batch_, layer);
-    kind.attend(*batch_, layer, timer);
-    report_.draw_s += whole_layer.seconds() - (timer.seconds() - before);
-    Stopwatch verifying;
-    for (const ChosenRow& row : chosen) {
-      if (row.layer != layer) continue;
-      const RowCheck check = kind.check(*batch_, layer, row.token);
-      report_.checks.add(row, check.error_over_bound, check.failure);
+  const uint32_t layers = kind.spec().num_layers;
+  const bool as_replay = kind.takes_as_replay(*batch_);
+  if (as_replay) {
+    for (uint32_t layer = 0; layer < layers; ++layer) draw(timer, [&] { kind.draw(*batch_, layer); });
+    kind.replay(*batch_, timer);
+    for (uint32_t layer = 0; layer < layers; ++layer) verify(kind, chosen, layer);
+  } else {
+    kind.update(*batch_, timer);
+    for (uint32_t layer = 0; layer < layers; ++layer) {
+      draw(timer, [&] {
+        kind.draw(*batch_, layer);
+        kind.attend(*batch_, layer, timer);
+      });
+      verify(kind, chosen, layer);
     }
-    report_.verify_s += verifying.seconds();
   }
   kind_report.attention_s += timer.seconds();
+  return as_replay;
+}
+
+// What `body` takes beside the calls it times.
+template <class Body>
+void Replay::draw(AttentionTimer& timer, Body&& body) {
+  Stopwatch whole;
+  const double before = timer.seconds();
+  body();
+  report_.draw_s += whole.seconds() - (timer.seconds() - before);
+}
+
+void Replay::verify(LayerKind& kind, const std::vector<ChosenRow>& chosen, uint32_t layer) {
+  Stopwatch verifying;
+  for (const ChosenRow& row : chosen) {
+    if (row.layer != layer) continue;
+    const RowCheck check = kind.check(*batch_, layer, row.token);
+    report_.checks.add(row, check.error_over_bound, check.failure);
+  }
+  report_.verify_s += verifying.seconds();
 }
 
 RunReport Replay::report() const {
@@ -239,6 +267,7 @@ RunReport Replay::report() const {
   report.requests_done = scheduler_->requests_done();
   report.preemptions = scheduler_->preemptions();
   report.virtual_s = clock_s_;
+  for (const auto& kind : kinds_) report.captured_graphs += kind->num_graphs();
   report.kv.struct_size = ANYATTN_KV_POOL_STATS_SIZE;
   anyattn::check(anyattn_kv_pool_get_stats, pool_.get(), &report.kv);
   return report;

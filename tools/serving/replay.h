@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "anyattn/kv_pool.h"
+#include "anyattn/streams.hpp"
 #include "serving/layer_kind.h"
 #include "serving/report.h"
 #include "serving/row_checks.h"
@@ -26,6 +27,7 @@ struct ReplayOptions {
   uint64_t blocks = 0;  // of the largest group; 0: what max_num_reqs of the longest requests need, at most a quarter of memory
   uint64_t seed = 0;
   bool saturate = false;
+  bool graphs = true;  // where the device and the backend have them
 };
 
 class Replay {
@@ -53,11 +55,16 @@ class Replay {
   uint64_t default_budget_bytes() const;
   void poison_cache();
   double run_layers(uint64_t step);
-  void run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report);
+  // Whether it was one replay of all layers.
+  bool run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report);
+  template <class Body>
+  void draw(AttentionTimer& timer, Body&& body);
+  void verify(LayerKind& kind, const std::vector<ChosenRow>& chosen, uint32_t layer);
   void count_rows(const std::vector<StepRow>& rows);
 
   ReplayOptions options_;
   Trace trace_;
+  DeviceStream stream_;  // before whatever is queued on it
   Place place_;
   std::string device_name_;
   ModelKinds model_;

@@ -73,6 +73,8 @@ Json report_json(const RunReport& r) {
       {"prefill_tokens_per_s", per_second(static_cast<double>(r.prefill_tokens), r.busy_s)},
       {"decode_tokens_per_s", per_second(static_cast<double>(r.decode_tokens), r.busy_s)},
       {"steps", r.step_ms.size()},
+      {"replayed_steps", r.replayed_steps},
+      {"captured_graphs", r.captured_graphs},
       {"step_ms",
        {{"p50", percentile(r.step_ms, 0.5)}, {"p90", percentile(r.step_ms, 0.9)}, {"p99", percentile(r.step_ms, 0.99)}}},
       {"seconds",
@@ -138,6 +140,10 @@ std::string report_text(const RunReport& r, const Terminal& terminal) {
                                      per_second(static_cast<double>(r.decode_tokens), r.busy_s))});
   figures.add({"step time", fmt::format("p50 {:.2f} ms, p90 {:.2f} ms, p99 {:.2f} ms over {} steps", percentile(r.step_ms, 0.5),
                                         percentile(r.step_ms, 0.9), percentile(r.step_ms, 0.99), r.step_ms.size())});
+  if (r.captured_graphs > 0) {
+    figures.add({"graphs", fmt::format("{} of {} steps replayed, of {} captured graphs", r.replayed_steps, r.step_ms.size(),
+                                       r.captured_graphs)});
+  }
   const auto part = [&](double seconds) {
     return fmt::format("{:.3f} s ({:.2f} %)", seconds, r.busy_s > 0 ? 100 * seconds / r.busy_s : 0);
   };

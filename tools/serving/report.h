@@ -32,6 +32,8 @@ struct RunReport {
   uint64_t requests_wanted = 0, requests_done = 0, requests_skipped = 0;
   uint64_t prefill_tokens = 0, decode_tokens = 0, preemptions = 0;
   std::vector<double> step_ms;
+  uint64_t replayed_steps = 0;         // of them, each kind of layer as one replay of a captured graph of all its layers
+  uint64_t captured_graphs = 0;        // one a kind and number of rows; capturing is no part of a step's time
   std::vector<double> outside_shares;  // [steps] of a step's time: scheduling, tables, metadata
   double virtual_s = 0;                // the clock that admits requests: step times and the waits between
   double busy_s = 0;                   // step times alone

@@ -82,15 +82,40 @@ void StepBatch::fill_group(uint32_t group) {
   arrays.slots.upload(num_tokens_ * sizeof(int64_t));
 }
 
+void StepBatch::pad_slots(uint32_t rows) {
+  for (const GroupArrays& arrays : groups_) {
+    std::fill(arrays.slots.host<int64_t>() + num_tokens_, arrays.slots.host<int64_t>() + rows, int64_t{-1});
+    arrays.slots.upload(rows * sizeof(int64_t));
+  }
+}
+
+uint32_t StepBatch::max_query_len() const {
+  uint32_t longest = 0;
+  for (const StepRow& row : rows_) longest = std::max(longest, row.count);
+  return longest;
+}
+
+anyattn_batch StepBatch::padded_batch(uint32_t group, uint32_t rows, const anyattn_limits& limits) const {
+  anyattn_batch padded{};
+  padded.struct_size = ANYATTN_BATCH_SIZE;
+  padded.num_reqs = static_cast<uint32_t>(rows_.size());
+  padded.num_tokens = rows;
+  padded.max_query_len = limits.max_query_len;
+  padded.max_seq_len = limits.max_seq_len;
+  padded.query_start_loc = query_start_loc_.device<int32_t>();
+  padded.seq_lens = seq_lens_.device<int32_t>();
+  padded.block_table = groups_[group].table.device<int32_t>();
+  padded.block_table_stride = groups_[group].stride;
+  return padded;
+}
+
 anyattn_batch StepBatch::batch(uint32_t group, uint32_t part) const {
   anyattn_batch whole{};
   whole.struct_size = ANYATTN_BATCH_SIZE;
   whole.num_reqs = static_cast<uint32_t>(rows_.size());
   whole.num_tokens = num_tokens_;
-  for (const StepRow& row : rows_) {
-    whole.max_query_len = std::max(whole.max_query_len, row.count);
-    whole.max_seq_len = std::max(whole.max_seq_len, row.start + row.count);
-  }
+  whole.max_query_len = max_query_len();
+  for (const StepRow& row : rows_) whole.max_seq_len = std::max(whole.max_seq_len, row.start + row.count);
   whole.query_start_loc = query_start_loc_.device<int32_t>();
   whole.query_start_loc_host = query_start_loc_.host<int32_t>();
   whole.seq_lens = seq_lens_.device<int32_t>();

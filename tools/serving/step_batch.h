@@ -44,6 +44,11 @@ class StepBatch {
 
   // The batch of one group, whole or a part of it (ANYATTN_PHASE_*).
   anyattn_batch batch(uint32_t group, uint32_t part) const;
+  // Slots of rows [num_tokens, rows) become -1: what a captured graph of more rows stores nothing for.
+  void pad_slots(uint32_t rows);
+  // The whole batch with `rows` >= num_tokens rows as a captured graph reads it: no host copy, maxima that `limits` allow.
+  anyattn_batch padded_batch(uint32_t group, uint32_t rows, const anyattn_limits& limits) const;
+  uint32_t max_query_len() const;
   // [num_tokens] i64 of one group.
   int64_t* slots(uint32_t group) const { return groups_[group].slots.device<int64_t>(); }
 

@@ -129,15 +129,59 @@ TEST_CASE("replay_is_the_same_work_for_the_same_seed") {
   CHECK(first.step_ms.size() == second.step_ms.size());
 }
 
-// A runtime over one plugin of the conformance tests: naive, or a mutant of it.
-anyattn::Runtime runtime_of_naive(const std::string& name) {
+// A runtime over the plugins that `plugins` says, a mapping of YAML.
+anyattn::Runtime runtime_of(const std::string& plugins) {
   const auto folder = std::filesystem::temp_directory_path() / ("anyattn_replay_test_" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  const auto file = folder / (name + ".yaml");
-  std::ofstream(file) << "version: 1\nplugins: {search: [" << ANYATTN_NAIVE_DIR << "/" << name << "]}\n";
+  const auto file = folder / "config.yaml";
+  std::ofstream(file) << "version: 1\nplugins: " << plugins << "\n";
   anyattn::Runtime runtime({file.string(), "", "error", 2});
   std::filesystem::remove_all(folder);
   return runtime;
+}
+
+// Over one plugin of the conformance tests: naive, or a mutant of it.
+anyattn::Runtime runtime_of_naive(const std::string& name) {
+  return runtime_of("{search: [" + std::string(ANYATTN_NAIVE_DIR) + "/" + name + "]}");
+}
+
+// Over the pretended device; frozen: its backend keeps the batch that a capture saw.
+anyattn::Runtime runtime_of_pretended(bool frozen) {
+  return runtime_of("{entries: [{id: org.anyattn.pretend, file: " + std::string(ANYATTN_PRETEND_DIR) +
+                    "/anyattn_pretend.so, options: {frozen: " + (frozen ? "'yes'" : "'no'") + "}}], search: []}");
+}
+
+TEST_CASE("replay_on_a_device_with_graphs_runs_small_steps_as_replays") {
+  const anyattn::Runtime runtime = runtime_of_pretended(false);
+  ReplayOptions options = options_of("tiny/window");
+  options.device = "cuda:0";
+  options.token_budget = 640;  // steps of more than 512 rows have no graph
+  const RunReport report = serve(options, small_trace(), runtime);
+  CAPTURE(report.checks.first_failure);
+  check_good(report);
+  CHECK(report.device == "cuda:0");
+  CHECK(report.kinds[0].backend == "QUEUED_ATTN");
+  CHECK(report.replayed_steps > report.step_ms.size() / 2);
+  CHECK(report.replayed_steps < report.step_ms.size());
+  // For each kind of layer: rows in powers of two, up to 6 of decode and to 512 of any step.
+  CHECK(report.captured_graphs > report.kinds.size());
+  CHECK(report.captured_graphs <= 14 * report.kinds.size());
+
+  options = options_of("tiny/full");
+  options.device = "cuda:0";
+  options.graphs = false;
+  const RunReport eager = serve(options, small_trace(), runtime);
+  check_good(eager);
+  CHECK(eager.replayed_steps == 0);
+  CHECK(eager.captured_graphs == 0);
+}
+
+TEST_CASE("replay_catches_a_backend_that_keeps_what_a_capture_saw") {
+  ReplayOptions options = options_of("tiny/full");
+  options.device = "cuda:0";
+  const RunReport report = serve(options, small_trace(), runtime_of_pretended(true));
+  CHECK(report.replayed_steps > 0);
+  CHECK(report.checks.rows_outside > 0);
 }
 
 TEST_CASE("replay_passes_another_right_backend_and_catches_wrong_ones") {

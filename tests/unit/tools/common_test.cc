@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearest words, terminal facts and tables.
+// Nearest words, terminal facts, tables, and cards on the PCI bus.
 #include <doctest/doctest.h>
 
 #include <stdexcept>
 
 #include "common/nearest.h"
+#include "common/pci.h"
 #include "common/table.h"
 #include "common/terminal.h"
+#include "unit/tools/temp_dir.h"
 
 using namespace anyattn::tools;
 
@@ -27,6 +29,23 @@ TEST_CASE("nearest_finds_a_typo_and_refuses_a_stranger") {
   CHECK(nearest("frobnicate", verbs) == "");
   CHECK(nearest("x", verbs) == "");
   CHECK(nearest("list", {}) == "");
+}
+
+TEST_CASE("cards_are_found_by_vendor_and_class_whatever_else_is_on_the_bus") {
+  const testing::TempDir bus;
+  const auto device = [&](const std::string& address, const char* vendor, const char* code) {
+    std::filesystem::create_directory(bus / address);
+    bus.write(address + "/vendor", std::string(vendor) + "\n");
+    bus.write(address + "/class", std::string(code) + "\n");
+  };
+  device("0000:03:00.0", "0x8086", "0x038000");  // a data-centre GPU
+  device("0000:00:02.0", "0x8086", "0x030000");
+  device("0000:00:1f.0", "0x8086", "0x060100");  // a bridge
+  device("0000:04:00.0", "0x10de", "0x030200");
+  std::filesystem::create_directory(bus / "0000:05:00.0");  // says nothing of itself
+  CHECK(cards_of(kPciIntel, bus.path()) == std::vector<std::string>{"0000:00:02.0", "0000:03:00.0"});
+  CHECK(cards_of(0x10de, bus.path()) == std::vector<std::string>{"0000:04:00.0"});
+  CHECK(cards_of(kPciIntel, bus / "nowhere").empty());
 }
 
 TEST_CASE("terminal_colours_only_where_a_person_looks") {
