@@ -124,19 +124,23 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
 
   // `rows` more of the next step, K first. Scales of V are read before V is: a whole step lies between fetch and use.
   void fetch_next(int rows) {
-    const StepRows& next = steps[current ^ 1];
-    for (; next_count && rows > 0 && fetched < 2 * kStepKeys; --rows, ++fetched)
-      Base::fetch(next.rows[fetched], Rows::bytes(kSize));
+    const int until = fetched + rows < 2 * kStepKeys ? fetched + rows : 2 * kStepKeys;
+    if (next_count && fetched < until) Base::template fetch_rows<2>(steps[current ^ 1], fetched, until);
+    fetched = until;
   }
 
   void read_code_scales() {
-    const StepRows& rows = steps[current];
-    for (int i = 0; i < kStepKeys; ++i) {
-      w.k_scales[i] = i < count ? Rows::scale(rows.k[i], kSize) : 0.f;
-      w.v_scales[i] = i < count ? Rows::scale(rows.v[i], kSize) : 0.f;
+    const StepRows& step = steps[current];
+    constexpr uint32_t kScaleAt = static_cast<uint32_t>(kFourBits ? kSize / 2 : kSize);
+    const __m512i zero = _mm512_set1_epi32(15);
+    for (int i = 0; i < kStepKeys; i += 16) {
+      const __m512i k = Base::row_words(step.k, step.k_apart, kScaleAt, i, 0);
+      const __m512i v = Base::row_words(step.v, step.v_apart, kScaleAt, i, 0);
+      _mm512_store_si512(w.k_scales + i, kFourBits ? _mm512_andnot_si512(zero, k) : k);
+      _mm512_store_si512(w.v_scales + i, kFourBits ? _mm512_andnot_si512(zero, v) : v);
       if constexpr (kFourBits) {
-        k_zeros[i] = i < count ? static_cast<float>(Rows::word(rows.k[i]) & 15u) : 0.f;
-        v_zeros[i] = i < count ? static_cast<float>(Rows::word(rows.v[i]) & 15u) : 0.f;
+        _mm512_store_ps(k_zeros + i, _mm512_cvtepi32_ps(_mm512_and_si512(k, zero)));
+        _mm512_store_ps(v_zeros + i, _mm512_cvtepi32_ps(_mm512_and_si512(v, zero)));
       }
     }
   }
@@ -147,7 +151,7 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
       fetch_next(8);
       const char* at = rows.k[t];
       int64_t stride = t + 16 <= count ? rows.k[t + 1] - rows.k[t] : 0;
-      for (int i = 2; stride && i < 16; ++i)
+      for (int i = 2; stride && i < 16 && !Base::aligned; ++i)
         if (rows.k[t + i] - rows.k[t + i - 1] != stride) stride = 0;
       if (kFourBits || !stride) {
         char* to = w.k_rows + t * kSize;
@@ -203,7 +207,7 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
     const __m512 none = _mm512_set1_ps(-__builtin_inff());
     __m512 top[2] = {none, none};
     for (int i = 0; i < vectors; ++i) {
-      if (i % 2) fetch_next(1);
+      if (i % 8 == 0) fetch_next(4);
       const __m512i a = _mm512_load_si512(sums() + i * 128), b = _mm512_load_si512(sums() + i * 128 + 64);
       const __m512 high = _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(a, b, 0x88));
       const __m512 low = _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(a, b, 0xdd));
@@ -222,7 +226,7 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
     __m512 sum[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()}, most[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     __m512 poison = _mm512_setzero_ps();  // NaN where a scale of V is not finite
     for (int i = 0; i < vectors; ++i) {
-      if (i % 2) fetch_next(1);
+      if (i % 8 == 0) fetch_next(4);
       const __m512 p = exp2(_mm512_sub_ps(_mm512_load_ps(w.scores + i * 16), base));
       const __m512 scale = Base::per_key(w.v_scales, i * 4);
       sum[i % 2] = _mm512_add_ps(sum[i % 2], p);
@@ -281,7 +285,7 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
 
   // O[row] += step[row] * (sums - zeros[row]); columns stay as quad_values left them.
   void add_values(__m512 step, __m512 zeros) {
-    alignas(64) int32_t sums_of[kSize / 16][8 * 16];
+    alignas(64) int32_t sums_of[8 * 16];
     alignas(64) float steps_of[16], zeros_of[16];
     _mm512_store_ps(steps_of, step);
     _mm512_store_ps(zeros_of, zeros);
@@ -298,13 +302,10 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
         tile_load<kCodeV>(v + 16 * kSize * 4, kSize * 4);
         tile_dot_bytes<kCodeO, kCodeP1, kCodeV>();
       }
-      tile_store<kCodeO>(sums_of[column / 16], 64);
-    }
-    for (int column = 0; column < kSize; column += 16) {
-      const int32_t* of = sums_of[column / 16];
+      tile_store<kCodeO>(sums_of, 64);
       for (uint32_t row = 0; row < w.rows; ++row) {
-        const __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(of + row * 16));
-        const __m512 low = _mm512_cvtepi32_ps(_mm512_load_si512(of + (4 + row) * 16));
+        const __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(sums_of + row * 16));
+        const __m512 low = _mm512_cvtepi32_ps(_mm512_load_si512(sums_of + (4 + row) * 16));
         __m512 all = _mm512_fmadd_ps(high, _mm512_set1_ps(256.f), low);
         if constexpr (kFourBits) all = _mm512_sub_ps(all, _mm512_set1_ps(zeros_of[row]));
         float* out = w.out + row * w.out_stride + column;

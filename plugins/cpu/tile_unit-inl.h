@@ -14,8 +14,7 @@ constexpr float kLn2 = 0.69314718055994531f;
 
 // Rows are fetched in the order of their use (K of a step, then V), all the time: memory is idle while nothing is asked of it,
 // and a burst holds up the loads behind it. So each phase of a step fetches the share of rows that is its share of the time;
-// at the start of a step kLead rows are on their way. All in 1/16 of a step's keys; the shares of a step add up to 32. kLead
-// and a step in use fit a first-level cache: fetching into the second instead cost decode 8 % in the third-level cache.
+// at the start of a step kLead rows are on their way. All in 1/16 of a step's keys; the shares of a step add up to 32.
 constexpr int kLead = 16;
 
 // Scratch of a unit; R = rows padded to 16, D and V = padded row lengths. Arrays by rows have room for 16 of them at least.
@@ -64,11 +63,22 @@ struct TileWorkspace : RowState {
   float* v_scales;
 };
 
+// Into the first or the second level. Written as assembler: GCC 12 takes a function that only prefetches for one without effect.
+template <int kLevel>
+inline void prefetch(const char* at) {
+  static_assert(kLevel == 1 || kLevel == 2);
+  if constexpr (kLevel == 1)
+    __asm__ volatile("prefetcht0 %a0" ::"p"(at));
+  else
+    __asm__ volatile("prefetcht1 %a0" ::"p"(at));
+}
+
 // Rows of K, then of V, of one step.
 struct StepRows {
   const char* rows[2 * kStepKeys];
   const char** k = rows;
   const char** v = rows + kStepKeys;
+  int64_t k_apart = 0, v_apart = 0;  // bytes from each row of a whole step to the next, 0 where they differ
 };
 
 // 16 rows that a tile register can take.
@@ -171,17 +181,39 @@ struct TileUnit {
 
   // ---- K and V of a step
 
-  static void fetch(const char* row, int64_t bytes) {
-    for (int64_t b = 0; b < bytes; b += 64) _mm_prefetch(row + b, _MM_HINT_T0);
+  // Fetches the lines of rows [from, until) of K or of V. Of rows side by side each line once, and without a loop a row.
+  template <int kLevel>
+  static void fetch_plane(const char* const* rows, int64_t apart, int64_t bytes, int from, int until) {
+    const auto lines = [](const char* at, const char* stop) {
+      for (; at < stop; at += 64) prefetch<kLevel>(at);
+    };
+    const int64_t gap = apart - bytes;
+    if (bytes == 0) return;
+    if (gap >= 0 && gap < 64) {
+      const auto up = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(rows[from]) & 63);
+      return lines(rows[from] + (from == 0 && up ? up - 64 : up), rows[until - 1] + bytes);
+    }
+    for (int i = from; i < until; ++i) lines(rows[i], rows[i] + bytes);
   }
+  // Rows counted over K, then V.
+  template <int kLevel>
+  void fetch_rows(const StepRows& step, int from, int until) const {
+    const int k_until = until < kStepKeys ? until : kStepKeys, v_from = from > kStepKeys ? from - kStepKeys : 0;
+    if (from < kStepKeys) fetch_plane<kLevel>(step.k, step.k_apart, k_bytes, from, k_until);
+    if (until > kStepKeys) fetch_plane<kLevel>(step.v, step.v_apart, v_bytes, v_from, until - kStepKeys);
+  }
+  // Copies of rows fill a first-level cache; without them a step in use and kLead fit.
+  static constexpr int kFetchLevel = Rows::kInPlace ? 1 : 2;
   // Fetches rows up to `until`, counted over K and V of this step and the next.
   void fetch_until(int until) {
-    const int last = next_count ? 4 * kStepKeys : 2 * kStepKeys;
-    for (until = until < last ? until : last; fetched < until; ++fetched) {
-      const int row = fetched % (2 * kStepKeys);
-      const StepRows& from = steps[fetched < 2 * kStepKeys ? current : current ^ 1];
-      fetch(from.rows[row], row < kStepKeys ? k_bytes : v_bytes);
-    }
+    constexpr int kRowsOfStep = 2 * kStepKeys;
+    const int last = next_count ? 2 * kRowsOfStep : kRowsOfStep;
+    until = until < last ? until : last;
+    if (fetched < kRowsOfStep && fetched < until)
+      fetch_rows<kFetchLevel>(steps[current], fetched, until < kRowsOfStep ? until : kRowsOfStep);
+    if (until > kRowsOfStep && fetched < until)
+      fetch_rows<kFetchLevel>(steps[current ^ 1], fetched > kRowsOfStep ? fetched - kRowsOfStep : 0, until - kRowsOfStep);
+    fetched = fetched > until ? fetched : until;
   }
   // What one phase of a step fetches, in `parts` portions, after what those before it fetched.
   struct Share {
@@ -196,13 +228,31 @@ struct TileUnit {
     const char* const k_rest = keys ? to.k[keys - 1] : steps[current].k[0];
     const char* const v_rest = keys ? to.v[keys - 1] : steps[current].v[0];
     for (int i = keys; i < kStepKeys; ++i) to.k[i] = k_rest, to.v[i] = v_rest;
+    const bool straight = keys == kStepKeys && (!u.keys.table || key % u.keys.block_size + keys <= u.keys.block_size);
+    to.k_apart = straight ? u.keys.k_token_bytes : 0;
+    to.v_apart = straight ? u.keys.v_token_bytes : 0;
     return true;
   }
 
+  // The 32-bit words that stand `at` bytes into rows i to i + 15 of this step; `rest` for keys that it has not.
+  __m512i row_words(const char* const* rows, int64_t apart, uint32_t at, int i, uint32_t rest) const {
+    if (apart) {
+      const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+      return _mm512_i32gather_epi32(_mm512_mullo_epi32(lanes, _mm512_set1_epi32(static_cast<int>(apart))), rows[i] + at, 1);
+    }
+    alignas(64) uint32_t words[16];
+    for (int j = 0; j < 16; ++j) {
+      words[j] = rest;
+      if (i + j < count) __builtin_memcpy(&words[j], rows[i + j] + at, 4);
+    }
+    return _mm512_load_si512(words);
+  }
   void read_scales() {
-    for (int i = 0; i < kStepKeys; ++i) {
-      w.k_scales[i] = i < count ? Rows::scale(steps[current].k[i], w.head_size) : 1.f;
-      w.v_scales[i] = i < count ? Rows::scale(steps[current].v[i], u.head_size_v) : 1.f;
+    const StepRows& step = steps[current];
+    constexpr uint32_t kOne = 0x3f800000;
+    for (int i = 0; i < kStepKeys; i += 16) {
+      _mm512_store_si512(w.k_scales + i, row_words(step.k, step.k_apart, w.head_size, i, kOne));
+      _mm512_store_si512(w.v_scales + i, row_words(step.v, step.v_apart, u.head_size_v, i, kOne));
     }
   }
 
