@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 
@@ -13,17 +14,37 @@ namespace {
 
 constexpr int kThreads = 128;
 
+// Eight elements of 16 bits as codes of value / scale.
+__device__ uint2 narrow_e4m3(uint4 elements, uint32_t dtype, float scale) {
+  const uint32_t pairs[4] = {elements.x, elements.y, elements.z, elements.w};
+  uint32_t codes[2] = {0, 0};
+  for (int i = 0; i < 4; ++i) {
+    const float2 value = dtype == ANYATTN_DTYPE_BFLOAT16
+                             ? __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pairs[i]))
+                             : __half22float2(*reinterpret_cast<const __half2*>(&pairs[i]));
+    const float2 scaled{__fdiv_rn(value.x, scale), __fdiv_rn(value.y, scale)};
+    codes[i / 2] |= static_cast<uint32_t>(__nv_cvt_float2_to_fp8x2(scaled, __NV_SATFINITE, __NV_E4M3)) << (i % 2 * 16);
+  }
+  return {codes[0], codes[1]};
+}
+
 __global__ void __launch_bounds__(kThreads) store(const __grid_constant__ Store a) {
   const int64_t slot = a.slots[blockIdx.x];
   if (slot < 0 || static_cast<uint64_t>(slot / a.block_size) >= a.num_blocks) return;
   const StoredRows& rows = a.rows[blockIdx.y];
   const char* from = rows.from + blockIdx.x * rows.from_token_bytes;
   char* to = a.base + slot / a.block_size * a.block_bytes + rows.byte_offset + slot % a.block_size * rows.token_bytes;
-  const int chunks = rows.row_bytes / 16;
+  const int chunks = rows.head_size / 8;
   for (int i = threadIdx.x; i < rows.heads * chunks; i += kThreads) {
     const int head = i / chunks, chunk = i % chunks;
-    *reinterpret_cast<uint4*>(to + head * rows.head_bytes + 16 * chunk) =
-        *reinterpret_cast<const uint4*>(from + head * rows.from_head_bytes + 16 * chunk);
+    const uint4 elements = *reinterpret_cast<const uint4*>(from + head * rows.from_head_bytes + 16 * chunk);
+    char* row = to + head * rows.head_bytes;
+    if (a.to_e4m3) {
+      const float scale = rows.scales ? rows.scales[a.scales_per_head ? head : 0] : 1;
+      *reinterpret_cast<uint2*>(row + 8 * chunk) = narrow_e4m3(elements, a.dtype, scale);
+    } else {
+      *reinterpret_cast<uint4*>(row + 16 * chunk) = elements;
+    }
   }
 }
 

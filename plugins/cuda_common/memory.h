@@ -9,10 +9,11 @@ namespace anyattn::cuda {
 
 // Rows of one tensor of new keys or values, and where they go in a block.
 struct StoredRows {
-  const char* from;  // [token, head, bytes], 16-byte aligned rows
+  const char* from;  // [token, head, element] of 16 bits, rows aligned to 16 bytes
   int64_t from_token_bytes, from_head_bytes;
   int64_t byte_offset, token_bytes, head_bytes;  // of the plane
-  int32_t heads, row_bytes;                      // row_bytes: a multiple of 16
+  int32_t heads, head_size;                      // head_size: a multiple of 8
+  const float* scales;                           // e4m3: stored = value / scale, [1] or [heads]; null: 1
 };
 
 struct Store {
@@ -22,6 +23,9 @@ struct Store {
   uint64_t num_blocks;
   const int64_t* slots;  // [num_tokens], block * block_size + offset; -1 and what lies past the blocks is skipped
   int32_t num_tokens, block_size;
+  uint32_t dtype;           // ANYATTN_DTYPE_* of the rows: float16 or bfloat16
+  int32_t to_e4m3;          // 1: the cache holds codes, rounded to nearest even, saturated; 0: the rows as they are
+  int32_t scales_per_head;  // 1: scales are [heads]
 };
 void store_rows(const Store& store, void* stream);
 

@@ -63,6 +63,12 @@ uint32_t FlashAttn::warmup(const anyattn_limits& limits, void*, void*) {
   return ANYATTN_GRAPH_ALWAYS;
 }
 
+// Null where the problem has no scales.
+const float* FlashAttn::scale(const anyattn_tensor& tensor, const char* name) const {
+  if (plan_.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD)) return read_per_head(tensor, name, plan_.problem.num_kv_heads);
+  return plan_.has(ANYATTN_FEATURE_KV_SCALES) ? read_per_head(tensor, name, 1) : nullptr;
+}
+
 void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   if (plan_.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "the problem's keys are ragged: there is no cache to update");
   const TensorView<const int64_t, 1> slots(args.slot_mapping, {.name = "slot_mapping", .shape = {kAnySize}});
@@ -70,7 +76,8 @@ void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   if (tokens == 0) return;
   const anyattn_cache cache = read_cache(layout_, args.cache);
   cuda::Store to{};
-  const auto add = [&](int i, const anyattn_tensor& tensor, const char* name, uint32_t head_size, const PlaneLayout& plane) {
+  const auto add = [&](int i, const anyattn_tensor& tensor, const char* name, uint32_t head_size, const PlaneLayout& plane,
+                       const float* scales) {
     const auto rows = view<3>(tensor, {name, plan_.q_dtype, {tokens, plan_.cache.num_kv_heads, head_size}, true});
     check_wide_rows(rows, name);
     to.rows[i] = {reinterpret_cast<const char*>(rows.data),
@@ -80,16 +87,20 @@ void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
                   plane.token_bytes,
                   plane.head_bytes,
                   plan_.problem.num_kv_heads,
-                  static_cast<int32_t>(head_size * dtype_bytes(plan_.q_dtype))};
+                  static_cast<int32_t>(head_size),
+                  scales};
   };
-  add(0, args.k, "k", plan_.cache.head_size, layout_.k);
-  add(1, args.v, "v", plan_.cache.head_size_v, layout_.v);
+  add(0, args.k, "k", plan_.cache.head_size, layout_.k, scale(args.k_scale, "k_scale"));
+  add(1, args.v, "v", plan_.cache.head_size_v, layout_.v, scale(args.v_scale, "v_scale"));
   to.base = static_cast<char*>(cache.base);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.slots = slots.data();
   to.num_tokens = static_cast<int32_t>(tokens);
   to.block_size = plan_.problem.block_size;
+  to.dtype = plan_.q_dtype;
+  to.to_e4m3 = plan_.problem.kv_dtype == kE4M3;
+  to.scales_per_head = plan_.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
   cuda::store_rows(to, args.stream);
 }
 
@@ -130,6 +141,9 @@ void FlashAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
     to.v = rows_of(cache, layout_.v);
     to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
     to.num_blocks = cache.num_blocks;
+    to.k_scale = scale(args.k_scale, "k_scale");
+    to.v_scale = scale(args.v_scale, "v_scale");
+    to.scales_per_head = plan_.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
   }
   metadata.forward(to, args.stream);
 }

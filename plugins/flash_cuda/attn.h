@@ -33,6 +33,8 @@ class FlashAttn {
   void merge_states(const anyattn_merge_args& args);
 
  private:
+  const float* scale(const anyattn_tensor& tensor, const char* name) const;
+
   Plan plan_;
   CacheLayout layout_;
 };

@@ -14,7 +14,8 @@ constexpr uint64_t kFeatures = feature_bit(ANYATTN_FEATURE_NON_CAUSAL) | feature
                                feature_bit(ANYATTN_FEATURE_ALIBI) | feature_bit(ANYATTN_FEATURE_ALIBI_SQRT) |
                                feature_bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | feature_bit(ANYATTN_FEATURE_SINKS) |
                                feature_bit(ANYATTN_FEATURE_LSE) | feature_bit(ANYATTN_FEATURE_BATCH_INVARIANT) |
-                               feature_bit(ANYATTN_FEATURE_KV_TRANSFER) | feature_bit(ANYATTN_FEATURE_GRAPH);
+                               feature_bit(ANYATTN_FEATURE_KV_TRANSFER) | feature_bit(ANYATTN_FEATURE_GRAPH) |
+                               feature_bit(ANYATTN_FEATURE_KV_SCALES) | feature_bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
 
 constexpr uint32_t kPreferredBlockSize = 64, kMaxHeadSize = 256;
 
@@ -53,13 +54,21 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
 
 void check_cache(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   plan.ragged = has_ragged_keys(problem, reasons);
+  const std::string format = plan.ragged ? "" : problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
+  const bool codes = format == "fp8" || format == "fp8_e4m3";
+  const bool scaled = plan.has(ANYATTN_FEATURE_KV_SCALES) || plan.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+  if (scaled && !codes)
+    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", plan.ragged ? "with ragged keys" : "with " + format, "with fp8_e4m3");
   if (plan.ragged) return;
-  const char* format = problem.kv_cache_dtype ? problem.kv_cache_dtype : "";
-  if (dtype_of_float_name(format) != problem.q_dtype)
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", *format ? format : "(none)", dtype_name(problem.q_dtype),
-                "a cache in the query's dtype");
+  if (codes && plan.device.arch_major != 9)
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format,
+                text(dtype_name(problem.q_dtype), "; fp8_e4m3 on sm_90"));
+  else if (!codes && dtype_of_float_name(format) != problem.q_dtype)
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, text(dtype_name(problem.q_dtype), ", fp8_e4m3"));
+  if (codes) plan.problem.kv_dtype = kE4M3;
   const uint32_t block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
-  plan.cache = {problem.q_dtype, block_size, problem.num_kv_heads, problem.head_size, problem.head_size_v};
+  plan.cache = {codes ? ANYATTN_DTYPE_FLOAT8_E4M3FN : problem.q_dtype, block_size, problem.num_kv_heads, problem.head_size,
+                problem.head_size_v};
   plan.problem.block_size = static_cast<int>(block_size);
   plan.problem.head_major = 1;
 }

@@ -14,6 +14,7 @@ USED = re.compile(r"Used (\d+) registers")
 LIMITS = [
     ("merge", "", 16),  # short kernels that nvcc holds at 32 registers: a few bytes outside their loops
     ("5flash7prefill", "Li0E", 32),  # three groups of 160 registers after a start of 128; outside the loop over keys
+    ("sm806attend", "hLi", 256),  # 8-bit codes: a tile is widened between two barriers, with nothing else alive but the sums
     ("sm806attend", "Lb1E", 128),  # prefill at 128 registers, so that two blocks share a multiprocessor; loop invariants only
 ]
 

@@ -120,7 +120,8 @@ TEST_CASE("flash_attn_refuses_with_the_value_and_what_is_allowed") {
   CHECK(refusal([](Asked& a) { a.problem.num_kv_heads = 5; }) ==
         "num_kv_heads=5 for 32 q heads (allowed: a divisor of num_q_heads)");
   CHECK(refusal([](Asked& a) { a.problem.kv_cache_dtype = "int8_per_token_head"; }) ==
-        "kv_cache_dtype=int8_per_token_head (allowed: bfloat16)");
+        "kv_cache_dtype=int8_per_token_head (allowed: bfloat16, fp8_e4m3)");
+  CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_KV_SCALES); }) == "kv_scales=with bfloat16 (allowed: with fp8_e4m3)");
   CHECK(refusal([](Asked& a) {
           a.problem.q_dtype = ANYATTN_DTYPE_FLOAT32;
           a.problem.kv_cache_dtype = "float32";
@@ -129,41 +130,63 @@ TEST_CASE("flash_attn_refuses_with_the_value_and_what_is_allowed") {
   CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_MLA); }) == "mla=on (allowed: off)");
 }
 
+TEST_CASE("flash_attn_reads_fp8_caches_on_hopper_only") {
+  Asked asked;
+  asked.problem.kv_cache_dtype = "fp8_e4m3";
+  asked.set(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+  CHECK(ask(kH200, asked).reasons == "");
+  CHECK(ask(kA100, asked).reasons == "kv_cache_dtype=fp8_e4m3 (allowed: bfloat16; fp8_e4m3 on sm_90)");
+}
+
 TEST_CASE("flash_attn_names_the_devices_it_has_code_for") {
   const Asked llama;
   CHECK(ask(kB200, llama).reasons == "architecture=sm_100 (allowed: sm_80 to sm_90)");
   CHECK(ask(device(7, 5, "sm_75", 40, 65536), llama).reasons == "architecture=sm_75 (allowed: sm_80 to sm_90)");
 }
 
-TEST_CASE("flash_attn_option_kernels_is_checked_and_obeyed") {
-  Asked llama;
-  CHECK(ask(kH200, llama, "sm70").reasons == "kernels=sm70 (allowed: auto | sm80)");
-  OneOptionHost host("sm80");
-  llama.problem.block_size = 64;
-  std::vector<std::string> names;
-  struct Kept {
-    anyattn_impl* impl;
-    OneOptionHost* host;
-    const Asked* asked;
-  } kept{nullptr, &host, &llama};
-  const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
-    auto& to = *static_cast<Kept*>(context);
-    if (std::string(spec->name) == "HND")
-      CHECK(flash_attn().impl_create(&to.host->host, &kH200, &to.asked->problem, spec, &to.impl, nullptr) == ANYATTN_OK);
-  };
-  REQUIRE(flash_attn().kv_cache_spec(&host.host, &kH200, &llama.problem, accept, &kept, nullptr) == ANYATTN_OK);
-  REQUIRE(kept.impl);
-  CHECK(host.lines ==
-        std::vector<std::string>{"FLASH_ATTN: kernels sm80_decode for queries up to 4, sm80_prefill for longer ones"});
+// An impl of llama's layer in the first layout, and what it says at debug level.
+struct Impl {
+  explicit Impl(const anyattn_device_facts& facts_of, const char* kernels) : facts(facts_of), host(kernels) {
+    asked.problem.block_size = 64;
+    const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
+      auto& to = *static_cast<Impl*>(context);
+      if (to.impl) return;
+      CHECK(flash_attn().impl_create(&to.host.host, &to.facts, &to.asked.problem, spec, &to.impl, nullptr) == ANYATTN_OK);
+    };
+    REQUIRE(flash_attn().kv_cache_spec(&host.host, &facts, &asked.problem, accept, this, nullptr) == ANYATTN_OK);
+    REQUIRE(impl);
+    REQUIRE(host.lines.size() == 1);
+  }
+  ~Impl() { flash_attn().impl_destroy(impl); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  const std::string& line() const { return host.lines[0]; }
 
+  const anyattn_device_facts facts;
+  OneOptionHost host;
+  Asked asked;
+  anyattn_impl* impl = nullptr;
+};
+
+TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
+  const Asked llama;
+  CHECK(ask(kH200, llama, "sm70").reasons == "kernels=sm70 (allowed: auto | sm80)");
+  const std::string general = "FLASH_ATTN: kernels sm80_decode for queries up to 4, sm80_prefill for longer ones";
+  CHECK(Impl(kH200, "sm80").line() == general);
+  CHECK(Impl(kA100, "auto").line() == general);
+  CHECK(Impl(kH200, "auto").line().find(", sm90_prefill for longer ones") != std::string::npos);
+}
+
+TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {
+  const Impl made(kH200, "sm80");
   // Enough for every batch: the bytes grow with each limit and do not depend on anything else.
   anyattn_limits limits{ANYATTN_LIMITS_SIZE, 8, 64, 16, 1024, 16};
   anyattn_memory small{}, large{};
   small.struct_size = large.struct_size = ANYATTN_MEMORY_SIZE;
-  REQUIRE(flash_attn().memory(kept.impl, &limits, &small, nullptr) == ANYATTN_OK);
+  REQUIRE(flash_attn().memory(made.impl, &limits, &small, nullptr) == ANYATTN_OK);
   limits.max_num_reqs = 256;
   limits.max_num_tokens = 8192;
-  REQUIRE(flash_attn().memory(kept.impl, &limits, &large, nullptr) == ANYATTN_OK);
+  REQUIRE(flash_attn().memory(made.impl, &limits, &large, nullptr) == ANYATTN_OK);
   CHECK(small.scratch_bytes > 0);
   CHECK(large.scratch_bytes == small.scratch_bytes);
   CHECK(large.persistent_bytes > small.persistent_bytes);
@@ -172,7 +195,6 @@ TEST_CASE("flash_attn_option_kernels_is_checked_and_obeyed") {
   char words[400] = "";
   anyattn_error error{words, sizeof words, 0, 0, 0};
   uint32_t level = 0;
-  const int32_t status = flash_attn().warmup(kept.impl, &limits, nullptr, nullptr, &level, &error);
+  const int32_t status = flash_attn().warmup(made.impl, &limits, nullptr, nullptr, &level, &error);
   if (status != ANYATTN_OK) CHECK(std::string(words).find("FLASH_ATTN: ") == 0);
-  flash_attn().impl_destroy(kept.impl);
 }

@@ -30,6 +30,11 @@ struct Shared {
   __device__ longlong2* offsets(int stage) const {
     return reinterpret_cast<longlong2*>(memory + kTile.query_bytes() + 2 * kTile.stage_bytes()) + stage * kTile.keys;
   }
+  // Where the cache holds 8-bit codes: two stages of them in place of the second stage; the first holds the widened tile.
+  __device__ char* codes(int stage, int row, int chunk, bool of_v) const {
+    return memory + kTile.query_bytes() + kTile.stage_bytes() + stage * kTile.stage_bytes() / 2 +
+           ((of_v ? kTile.keys : 0) + row) * kTile.head + chunk * 8;
+  }
   // After the last tile: what warps that shared the keys tell each other, in place of the tiles.
   static constexpr int kPitch = kTile.head + 8;
   __device__ float* staged(int warp, int row) const {
@@ -68,9 +73,10 @@ __device__ void load_query(const Call& call, const Unit& u, const Shared<kTile>&
   }
 }
 
-template <Tile kTile>
+// Eight elements of a row a copy, into the tile or, as codes, beside it.
+template <class Code, Tile kTile>
 __device__ void load_keys(const Call& call, const Unit& u, const Shared<kTile>& shared, int stage) {
-  constexpr int kChunks = kTile.row_bytes() / 16;
+  constexpr int kChunks = kTile.row_bytes() / 16, kBytes = 8 * sizeof(Code);
   const char* k = call.f.k.data + u.kv_head * call.f.k.head_bytes;
   const char* v = call.f.v.data + u.kv_head * call.f.v.head_bytes;
 #pragma unroll
@@ -78,8 +84,27 @@ __device__ void load_keys(const Call& call, const Unit& u, const Shared<kTile>& 
     const int i = threadIdx.x + n * kTile.threads(), row = i / kChunks, chunk = i % kChunks;
     const longlong2 at = shared.offsets(stage)[row];
     const bool in_k = at.x >= 0 && chunk * 8 < call.head_size, in_v = at.x >= 0 && chunk * 8 < call.head_size_v;
-    cuda::copy_async(shared.k(stage, row, chunk), in_k ? k + at.x + chunk * 16 : k, in_k);
-    cuda::copy_async(shared.v(stage, row, chunk), in_v ? v + at.y + chunk * 16 : v, in_v);
+    const char *from_k = in_k ? k + at.x + chunk * kBytes : k, *from_v = in_v ? v + at.y + chunk * kBytes : v;
+    if constexpr (sizeof(Code) == 1) {
+      cuda::copy_async_8(shared.codes(stage, row, chunk, false), from_k, in_k);
+      cuda::copy_async_8(shared.codes(stage, row, chunk, true), from_v, in_v);
+    } else {
+      cuda::copy_async(shared.k(stage, row, chunk), from_k, in_k);
+      cuda::copy_async(shared.v(stage, row, chunk), from_v, in_v);
+    }
+  }
+}
+
+// The codes of a stage as the tile of stage 0.
+template <class T, Tile kTile>
+__device__ void widen_keys(const Shared<kTile>& shared, int stage) {
+  constexpr int kChunks = kTile.row_bytes() / 16;
+#pragma unroll 4
+  for (int n = 0; n < 2 * kTile.keys * kChunks / kTile.threads(); ++n) {
+    const int i = threadIdx.x + n * kTile.threads(), row = i / kChunks % kTile.keys, chunk = i % kChunks;
+    const bool of_v = i >= kTile.keys * kChunks;
+    const uint4 wide = cuda::widen_e4m3<T>(*reinterpret_cast<const uint2*>(shared.codes(stage, row, chunk, of_v)));
+    *reinterpret_cast<uint4*>(of_v ? shared.v(0, row, chunk) : shared.k(0, row, chunk)) = wide;
   }
 }
 
@@ -87,8 +112,8 @@ __device__ void load_keys(const Call& call, const Unit& u, const Shared<kTile>& 
 __device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.f, 1 + cuda::exp2_fast(2 * kLog2e * fminf(x, 20.f))); }
 
 // The score q k as it enters the softmax, in base 2; distance: key - position.
-__device__ inline float logit(const Call& call, float score, float slope, int distance) {
-  score *= call.f.softmax_scale;
+__device__ inline float logit(const Call& call, float score, float scale, float slope, int distance) {
+  score *= scale;
   if (call.soft_cap != 0) score = call.soft_cap * tanh_fast(__fdividef(score, call.soft_cap));
   const float away = static_cast<float>(distance);
   if (call.alibi == kAlibiLinear) score += slope * away;
@@ -144,7 +169,7 @@ __device__ void dot_pv(const Shared<kTile>& shared, int stage, int first_key, co
 }
 
 // All tiles of the unit's piece. A warp with keys of its own sees its part of each tile only.
-template <class T, Tile kTile>
+template <class T, class Code, Tile kTile>
 __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>& shared, State<kTile>& state) {
   constexpr int kWarpKeys = kTile.keys / kTile.warps_over_keys;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -168,25 +193,31 @@ __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>
   for (int s = 0; s < 2; ++s)
     post_row(call, u, shared, s, threadIdx.x < kTile.keys ? find_block(call, u, row_key(s)) : -1, row_key(s));
   __syncthreads();
-  if (steps > 0) load_keys(call, u, shared, 0);
+  if (steps > 0) load_keys<Code>(call, u, shared, 0);
   cuda::commit_copies();  // with q's
   for (int step = 0; step < steps; ++step) {
     const int stage = step % 2, first = u.first_key + step * kTile.keys + warp_key;
     cuda::wait_copies<0>();
     __syncthreads();
-    if (step + 1 < steps) load_keys(call, u, shared, 1 - stage);
+    if (step + 1 < steps) load_keys<Code>(call, u, shared, 1 - stage);
     cuda::commit_copies();
     const int ahead = threadIdx.x < kTile.keys ? find_block(call, u, row_key(step + 2)) : -1;  // waited for below
+    const int tile = sizeof(Code) == 1 ? 0 : stage;
+    if constexpr (sizeof(Code) == 1) {
+      widen_keys<T>(shared, stage);
+      __syncthreads();
+    }
 
     float s[kWarpKeys / 2];  // [tile of 8 keys][2 row + key]
-    dot_qk<T, kTile>(shared, stage, first_row, warp_key, s);
+    dot_qk<T, kTile>(shared, tile, first_row, warp_key, s);
     const auto key_of = [&](int i) { return first + i / 4 * 8 + lane % 4 * 2 + i % 2; };
     if (call.biased()) {
       float slope[2] = {0, 0};
       if (call.alibi != kAlibiNone)
         for (int r = 0; r < 2; ++r) slope[r] = call.f.slopes[u.first_head + (first_row + lane / 4 + 8 * r) % u.heads];
 #pragma unroll
-      for (int i = 0; i < kWarpKeys / 2; ++i) s[i] = logit(call, s[i], slope[i / 2 % 2], key_of(i) - position[i / 2 % 2]);
+      for (int i = 0; i < kWarpKeys / 2; ++i)
+        s[i] = logit(call, s[i], u.scale, slope[i / 2 % 2], key_of(i) - position[i / 2 % 2]);
     }
     if (first < all_begin || first + kWarpKeys > all_end) {
 #pragma unroll
@@ -198,13 +229,13 @@ __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>
       }
     }
     float shrink[2];
-    if (state.softmax.step(s, call.factor, shrink)) {
+    if (state.softmax.step(s, u.factor, shrink)) {
 #pragma unroll
       for (int c = 0; c < kTile.head / 8; ++c)
 #pragma unroll
         for (int i = 0; i < 4; ++i) state.o[c][i] *= shrink[i / 2];
     }
-    dot_pv<T, kTile>(shared, stage, warp_key, s, state);
+    dot_pv<T, kTile>(shared, tile, warp_key, s, state);
     post_row(call, u, shared, stage, ahead, row_key(step + 2));
   }
   cuda::wait_copies<0>();
@@ -217,7 +248,7 @@ __device__ void finish_rows(const Call& call, const Unit& u, State<kTile>& state
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + lane / 4 + 8 * r;
-    const float sum = cuda::quad_sum(state.softmax.total[r]), top = state.softmax.base[r] * call.factor;
+    const float sum = cuda::quad_sum(state.softmax.total[r]), top = state.softmax.base[r] * u.factor;
     if (row >= u.tokens * u.heads) continue;
     if (part) {
       float* to = part + row * part_floats(kTile);
@@ -244,7 +275,7 @@ __device__ void join_warps(const Call& call, const Unit& u, const Shared<kTile>&
   for (int r = 0; r < 2; ++r) {
     const float sum = cuda::quad_sum(state.softmax.total[r]);
     float* to = shared.staged(warp, lane / 4 + 8 * r);
-    if (lane % 4 == 0) *reinterpret_cast<float2*>(to + kTile.head) = {state.softmax.base[r] * call.factor, sum};
+    if (lane % 4 == 0) *reinterpret_cast<float2*>(to + kTile.head) = {state.softmax.base[r] * u.factor, sum};
 #pragma unroll
     for (int c = 0; c < kTile.head / 8; ++c)
       *reinterpret_cast<float2*>(to + 8 * c + lane % 4 * 2) = {state.o[c][2 * r], state.o[c][2 * r + 1]};
@@ -277,7 +308,8 @@ __device__ void join_warps(const Call& call, const Unit& u, const Shared<kTile>&
 }
 
 // A block of the fixed launch: its share of the line, whatever the lengths of this replay are.
-template <class T, int kHead, bool kPrefill>
+// Code: what the cache holds, T or a byte (e4m3).
+template <class T, class Code, int kHead, bool kPrefill>
 __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kHead, kPrefill).blocks)
     attend(const __grid_constant__ Call call) {
   constexpr Tile kTile = tile_of(kHead, kPrefill);
@@ -295,7 +327,7 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
     const Unit u = unit_of(call, batch, item, at.head, at.tile * kTile.keys, tile_end * kTile.keys);
     State<kTile> state;
     load_query(call, u, shared);
-    attend_keys<T>(call, u, shared, state);
+    attend_keys<T, Code>(call, u, shared, state);
     if constexpr (kTile.warps_over_keys == 1)
       finish_rows(call, u, state, part);
     else

@@ -7,16 +7,18 @@
 
 namespace anyattn::flash::sm80 {
 
-template <int kDtype, int kHead, bool kPrefill>
+template <int kDtype, bool kFp8, int kHead, bool kPrefill>
 Instance instance() {
   using Element = std::conditional_t<kDtype == kF16, __half, __nv_bfloat16>;
+  using Code = std::conditional_t<kFp8, uint8_t, Element>;
   static constexpr Tile kTile = tile_of(kHead, kPrefill);
   return {[] {
-            return cudaFuncSetAttribute(attend<Element, kHead, kPrefill>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            return cudaFuncSetAttribute(attend<Element, Code, kHead, kPrefill>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         kTile.shared_bytes());
           },
           [](const Call& call, cudaStream_t stream) {
-            attend<Element, kHead, kPrefill><<<call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), stream>>>(call);
+            attend<Element, Code, kHead, kPrefill>
+                <<<call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), stream>>>(call);
             return cudaGetLastError();
           }};
 }

@@ -15,7 +15,7 @@ struct Instance {
   cudaError_t (*launch)(const Call&, cudaStream_t);
 };
 
-template <int kDtype, int kHead, bool kPrefill>
+template <int kDtype, bool kFp8, int kHead, bool kPrefill>
 Instance instance();
 
 }  // namespace anyattn::flash::sm80

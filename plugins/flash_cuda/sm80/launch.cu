@@ -22,12 +22,14 @@ Tile tile_for(const Problem& problem) {
 template <bool kPrefill>
 Instance instance_for(const Problem& problem) {
   const int head = tile_for<kPrefill>(problem).head;
-  const auto of = [&]<int kDtype> {
-    return head == 64    ? instance<kDtype, 64, kPrefill>()
-           : head == 128 ? instance<kDtype, 128, kPrefill>()
-                         : instance<kDtype, 256, kPrefill>();
+  const auto of = [&]<int kDtype, bool kFp8> {
+    return head == 64    ? instance<kDtype, kFp8, 64, kPrefill>()
+           : head == 128 ? instance<kDtype, kFp8, 128, kPrefill>()
+                         : instance<kDtype, kFp8, 256, kPrefill>();
   };
-  return problem.dtype == kF16 ? of.template operator()<kF16>() : of.template operator()<kBF16>();
+  if (problem.kv_dtype == kE4M3)
+    return problem.dtype == kF16 ? of.template operator()<kF16, true>() : of.template operator()<kBF16, true>();
+  return problem.dtype == kF16 ? of.template operator()<kF16, false>() : of.template operator()<kBF16, false>();
 }
 
 // The lane's cut, its lists laid into `persistent`; null counts only.
@@ -61,7 +63,9 @@ Work make_work(const Lane& lane, const void* persistent, uint64_t* bytes = nullp
 template <bool kPrefill>
 int longest_query(const Device& device, const Problem& problem) {
   const int size = std::max(problem.head_size, problem.head_size_v);
-  if (device.arch_major < 8 || head_of(size) == 0 || problem.kv_dtype != problem.dtype) return 0;
+  // Conversions of 8-bit codes are built for sm_90 alone: sm_80 has no instruction for them.
+  const bool cache = problem.kv_dtype == problem.dtype || (problem.kv_dtype == kE4M3 && device.arch_major == 9);
+  if (device.arch_major < 8 || head_of(size) == 0 || !cache) return 0;
   if (kPrefill) return kAnyQuery;
   const int rows = tile_of(head_of(size), false).rows;
   return std::max(1, rows / problem.group());  // one unit a kv head, so that each key is read once
@@ -118,7 +122,6 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   call.out_dtype = problem.out_dtype;
   call.alibi = problem.alibi;
   call.soft_cap = problem.soft_cap;
-  call.factor = call.biased() ? 1.f : f.softmax_scale * kLog2e;
   const auto on = static_cast<cudaStream_t>(stream);
   check(instance_for<kPrefill>(problem).launch(call, on), "forward");
   if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), on);

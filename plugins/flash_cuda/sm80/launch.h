@@ -22,7 +22,6 @@ struct Call {
   int group, num_kv_heads, head_size, head_size_v, block_size, out_dtype;
   int alibi;       // Alibi
   float soft_cap;  // 0: none
-  float factor;    // from a score of the softmax to base 2: softmax_scale * log2(e), or 1 where logit() has done it
 
   // Something is added to or done with a scaled score.
   ANYATTN_FLASH_BOTH bool biased() const { return soft_cap != 0 || alibi != kAlibiNone; }

@@ -19,6 +19,9 @@ struct Unit {
   int64_t first_row;   // of q, out and lse
   int first_position;  // of that row in its request
   bool causal;
+  float scale;   // softmax_scale times k's scale
+  float factor;  // from a score of the softmax to base 2: scale * log2(e), or 1 where logit() has done it
+  float v_scale;
 };
 
 __device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item& item, int head_unit, int from, int to) {
@@ -36,6 +39,10 @@ __device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item&
   u.first_row = row + item.first_token;
   u.first_position = u.keys - rows + item.first_token;
   u.causal = is_causal(call.mask, batch, item.req);
+  const int scale_at = call.f.scales_per_head ? u.kv_head : 0;
+  u.scale = call.f.softmax_scale * (call.f.k_scale ? call.f.k_scale[scale_at] : 1);
+  u.factor = call.biased() ? 1 : u.scale * kLog2e;
+  u.v_scale = call.f.v_scale ? call.f.v_scale[scale_at] : 1;
   return u;
 }
 
@@ -53,7 +60,7 @@ __device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float
     top = highest;
   }
   if (top == cuda::kMinusInfinity) return {0, top};
-  return {shrink / sum, (top + cuda::log2_fast(sum)) * kLn2};
+  return {u.v_scale * shrink / sum, (top + cuda::log2_fast(sum)) * kLn2};
 }
 
 __device__ inline void write_lse(const Call& call, const Unit& u, int row, float lse) {
