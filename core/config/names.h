@@ -27,7 +27,7 @@ struct CpuIsaName {
   std::string_view name;
   uint64_t bit;
 };
-inline constexpr std::array<CpuIsaName, 11> kCpuIsas{{
+inline constexpr std::array<CpuIsaName, 12> kCpuIsas{{
     {"sse4_2", ANYATTN_CPU_SSE4_2},
     {"avx2", ANYATTN_CPU_AVX2},
     {"fma", ANYATTN_CPU_FMA},
@@ -39,6 +39,7 @@ inline constexpr std::array<CpuIsaName, 11> kCpuIsas{{
     {"amx_tile", ANYATTN_CPU_AMX_TILE},
     {"amx_bf16", ANYATTN_CPU_AMX_BF16},
     {"amx_int8", ANYATTN_CPU_AMX_INT8},
+    {"avx512_vbmi", ANYATTN_CPU_AVX512_VBMI},
 }};
 
 // "cuda" -> ANYATTN_DEVICE_CUDA.

@@ -120,6 +120,7 @@ uint64_t isa_of(const CpuidWords& words) {
   set(avx512 && bit(words.leaf7_1_eax, 5), ANYATTN_CPU_AVX512_BF16);
   set(avx512 && bit(words.leaf7_ecx, 11), ANYATTN_CPU_AVX512_VNNI);
   set(avx512 && bit(words.leaf7_edx, 23), ANYATTN_CPU_AVX512_FP16);
+  set(avx512 && bit(words.leaf7_ecx, 1), ANYATTN_CPU_AVX512_VBMI);
   set(amx, ANYATTN_CPU_AMX_TILE);
   set(amx && bit(words.leaf7_edx, 22), ANYATTN_CPU_AMX_BF16);
   set(amx && bit(words.leaf7_edx, 25), ANYATTN_CPU_AMX_INT8);

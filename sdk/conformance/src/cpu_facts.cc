@@ -52,6 +52,7 @@ uint64_t read_isa() {
   add(avx512 && has(seven1.a, 5), ANYATTN_CPU_AVX512_BF16);
   add(avx512 && has(seven.c, 11), ANYATTN_CPU_AVX512_VNNI);
   add(avx512 && has(seven.d, 23), ANYATTN_CPU_AVX512_FP16);
+  add(avx512 && has(seven.c, 1), ANYATTN_CPU_AVX512_VBMI);
   add(amx && has(seven.d, 24), ANYATTN_CPU_AMX_TILE);
   add(amx && has(seven.d, 22), ANYATTN_CPU_AMX_BF16);
   add(amx && has(seven.d, 25), ANYATTN_CPU_AMX_INT8);

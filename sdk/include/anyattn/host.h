@@ -31,7 +31,7 @@ extern "C" {
 #define ANYATTN_CPU_AMX_TILE (UINT64_C(1) << 8)
 #define ANYATTN_CPU_AMX_BF16 (UINT64_C(1) << 9)
 #define ANYATTN_CPU_AMX_INT8 (UINT64_C(1) << 10)
-
+#define ANYATTN_CPU_AVX512_VBMI (UINT64_C(1) << 11)
 typedef struct anyattn_cpu_facts {
   uint32_t struct_size; /* end offset of the last field the writer knew */
   uint32_t arch;        /* ANYATTN_CPU_ARCH_*                           */

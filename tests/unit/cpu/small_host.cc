@@ -30,6 +30,7 @@ uint64_t isa_of_this_machine() {
           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"),
       ANYATTN_CPU_AVX512);
   add(__builtin_cpu_supports("avx512bf16"), ANYATTN_CPU_AVX512_BF16);
+  add(__builtin_cpu_supports("avx512vbmi"), ANYATTN_CPU_AVX512_VBMI);
   // Tiles: Linux gives them on request (ARCH_REQ_XCOMP_PERM), and says no where it does not save them.
   uint32_t a = 0, b = 0, c = 0, d = 0;
   const bool tiles = __get_cpuid_count(7, 0, &a, &b, &c, &d) && ((d >> 24) & 1u) && syscall(SYS_arch_prctl, 0x1023L, 18L) == 0;
@@ -43,7 +44,7 @@ uint64_t isa_of_this_machine() {
 std::vector<std::string> runnable_isas() {
   const uint64_t bits = isa_of_this_machine();
   std::vector<std::string> sets;
-  const uint64_t tiles = ANYATTN_CPU_AMX_BF16 | ANYATTN_CPU_AMX_INT8 | ANYATTN_CPU_AVX512_BF16;
+  const uint64_t tiles = ANYATTN_CPU_AMX_BF16 | ANYATTN_CPU_AMX_INT8 | ANYATTN_CPU_AVX512_BF16 | ANYATTN_CPU_AVX512_VBMI;
   if ((bits & tiles) == tiles) sets.push_back("amx_bf16");
   if (bits & ANYATTN_CPU_AVX512_BF16) sets.push_back("avx512_bf16");
   if (bits & ANYATTN_CPU_AVX512) sets.push_back("avx512");

@@ -238,6 +238,24 @@ TEST_CASE("isa_option_forces_a_lower_set_and_the_log_says_which_runs") {
   CHECK(kernels_of(old) == "CPU_ATTN: kernels portable");
 }
 
+TEST_CASE("isa_of_tiles_is_not_chosen_without_any_one_set_that_its_kernels_use") {
+  if (runnable_isas()[0] != "amx_bf16") {
+    MESSAGE("this machine does not run amx_bf16");
+    return;
+  }
+  for (const uint64_t missing :
+       {ANYATTN_CPU_SSE4_2, ANYATTN_CPU_AVX2, ANYATTN_CPU_FMA, ANYATTN_CPU_F16C, ANYATTN_CPU_AVX512, ANYATTN_CPU_AVX512_BF16,
+        ANYATTN_CPU_AVX512_VBMI, ANYATTN_CPU_AMX_TILE, ANYATTN_CPU_AMX_BF16, ANYATTN_CPU_AMX_INT8}) {
+    CAPTURE(missing);
+    SmallHost host(1, "amx_bf16");
+    host.set_isa_bits(isa_of_this_machine() & ~missing);
+    AttnCase test;
+    const char* dtype_text = nullptr;
+    const Answer answer = ask(host, "CPU_ATTN", problem_of(test, test.features, dtype_text));
+    CHECK(answer.names(ANYATTN_REASON_OPTION, "isa"));
+  }
+}
+
 TEST_CASE("isa_option_of_another_processor_or_unknown_is_a_reason") {
   for (const char* isa : {"avx512", "sse9", ""}) {
     SmallHost host(1, isa);

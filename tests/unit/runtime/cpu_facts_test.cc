@@ -32,8 +32,8 @@ CpuidWords everything(uint64_t xcr0, bool amx_permitted) {
 TEST_CASE("cpu_facts_count_an_instruction_set_only_when_the_system_saves_it") {
   constexpr uint64_t kAmx = ANYATTN_CPU_AMX_TILE | ANYATTN_CPU_AMX_BF16 | ANYATTN_CPU_AMX_INT8;
   constexpr uint64_t kAvx2 = ANYATTN_CPU_SSE4_2 | ANYATTN_CPU_AVX2 | ANYATTN_CPU_FMA | ANYATTN_CPU_F16C;
-  constexpr uint64_t kAvx512 =
-      kAvx2 | ANYATTN_CPU_AVX512 | ANYATTN_CPU_AVX512_BF16 | ANYATTN_CPU_AVX512_VNNI | ANYATTN_CPU_AVX512_FP16;
+  constexpr uint64_t kAvx512 = kAvx2 | ANYATTN_CPU_AVX512 | ANYATTN_CPU_AVX512_BF16 | ANYATTN_CPU_AVX512_VNNI |
+                               ANYATTN_CPU_AVX512_FP16 | ANYATTN_CPU_AVX512_VBMI;
 
   CHECK(isa_of(everything(0, false)) == ANYATTN_CPU_SSE4_2);
   CHECK(isa_of(everything(kSavesAvx, false)) == kAvx2);
@@ -70,7 +70,8 @@ TEST_CASE("cpu_facts_agree_with_the_kernel") {
                {" f16c ", ANYATTN_CPU_F16C},
                {" avx512bw ", ANYATTN_CPU_AVX512},
                {" avx512_bf16 ", ANYATTN_CPU_AVX512_BF16},
-               {" avx512_vnni ", ANYATTN_CPU_AVX512_VNNI}};
+               {" avx512_vnni ", ANYATTN_CPU_AVX512_VNNI},
+               {" avx512vbmi ", ANYATTN_CPU_AVX512_VBMI}};
   for (const auto& flag : flags) {
     CAPTURE(flag.flag);
     CHECK((text.str().find(flag.flag) != std::string::npos) == ((facts.isa & flag.bit) != 0));
