@@ -55,6 +55,21 @@ Subject find_subject(const CheckOptions& options) {
                             close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(names, ", ")));
 }
 
+// A plugin to load beside the checked one; empty: there is none.
+std::string find_company(const CheckOptions& options, const Subject& subject) {
+  if (!on_cpu(options.target)) return {};
+  if (!options.beside.empty()) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::canonical(options.beside, error);
+    if (error) throw Failure(kExitUsage, fmt::format("--beside {}: {}", options.beside, error.message()));
+    return path.string();
+  }
+  if (!options.one_case.empty()) return {};
+  for (const ordered_json& backend : parse(open_runtime(options.common.config_file, "").list()).at("backends"))
+    if (text_of(backend, "device") == "cpu" && text_of(backend, "path") != subject.path) return text_of(backend, "path");
+  return {};
+}
+
 // Its cases store k and v as they come, and another device than the cpu needs its provider.
 void require_what_the_kit_has(const CheckOptions& options) {
   const TargetOptions& target = options.target;
@@ -69,12 +84,12 @@ void require_what_the_kit_has(const CheckOptions& options) {
 }
 
 // The grid in another dtype, cache format or block size only; empty: the whole grid as it is.
-std::vector<std::string> narrowed_cases(const TargetOptions& target) {
+std::vector<std::string> narrowed_cases(const TargetOptions& target, uint64_t seed) {
   const std::string format = target.kv_cache_dtype == "auto" ? "" : target.kv_cache_dtype;
   if (target.dtype.empty() && target.block_size == 0 && format.empty()) return {};
   std::set<std::string> seen;
   std::vector<std::string> texts;
-  for (kit::Case c : kit::all_cases(kit::Grid::kSmall)) {
+  for (kit::Case c : kit::all_cases(kit::Grid::kSmall, seed)) {
     const bool paged = c.kind == kit::Kind::kPaged || c.kind == kit::Kind::kMlaDecode || c.kind == kit::Kind::kMlaPrefill;
     if (c.dtype != dtype_of(target.dtype, c.dtype)) continue;
     if (!format.empty()) {
@@ -172,7 +187,9 @@ int check_backend(const CheckOptions& options) {
     asked.provider_file = options.provider;
   }
   asked.stories_file = options.stories;
-  asked.case_texts = narrowed_cases(options.target);
+  asked.truth_seed = options.seed;
+  asked.beside = find_company(options, subject);
+  asked.case_texts = narrowed_cases(options.target, options.seed);
   if (!options.one_case.empty()) {
     try {
       asked.case_texts = {kit::case_text(kit::parse_case(options.one_case))};
@@ -184,6 +201,8 @@ int check_backend(const CheckOptions& options) {
   catch_interrupt();
   const kit::Report report = run_kit(subject, std::move(asked), output.table() && terminal_of(2).interactive);
   if (output.table()) print(report);
+  if (output.table() && options.one_case.empty() && report.beside.empty())
+    fmt::print("  load order: not tried, there is no other plugin with a cpu backend (--beside FILE)\n");
   std::ostringstream json;
   kit::write_json(report, json);
   ordered_json whole = parse(json.str());

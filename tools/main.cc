@@ -165,6 +165,11 @@ Verb add_check(CLI::App& app) {
   verb->add_option("--case", options->one_case, "one case only, as a failing one prints itself")->type_name("TEXT");
   verb->add_option("--stories", options->stories, "q, k and v of a real model, as stories_reference.py --attention writes them")
       ->type_name("FILE");
+  verb->add_option("--seed", options->seed,
+                   "of the random problems that test what the backend says it supports; 1 where absent")
+      ->type_name("N");
+  verb->add_option("--beside", options->beside, "a plugin file to load before and behind the checked one; else one of 'list'")
+      ->type_name("FILE");
   verb->add_option("--provider", options->provider, "a plugin file with the device provider, for devices other than the cpu")
       ->type_name("FILE");
   add_target(*verb, options->target);

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
 #include "anyattn/conformance/conformance.h"
 #include "anyattn/host.h"
+#include "heap_watch.h"
 
 using namespace anyattn::conformance;
 
@@ -167,6 +169,106 @@ TEST_CASE("mutant_row_scale_of_k_for_v_is_caught") {
   check_mutant("scale_of_k_for_v", "bug/4*", "bug/41_int8_per_token_head/float32", "out[");
 }
 TEST_CASE("mutant_head_group_is_caught") { check_mutant("head_group", "bug/*", "bug/32_heads_6_over_2/float16", "out["); }
+
+namespace {
+
+// A mutant of the binary that reads its mutation from an option.
+Options mutation(const std::string& name) {
+  Options options;
+  options.plugin_options = {{"mutation", name}};
+  return options;
+}
+
+void check_chosen_mutant(const std::string& name, const std::string& filter, const std::string& failing,
+                         const std::string& words) {
+  const BackendReport report = run_naive("mutant", filter, mutation(name));
+  const CaseResult& result = result_of(report, failing);
+  CHECK_FALSE(report.ok());
+  CHECK(result.verdict == Verdict::kFailed);
+  CHECK_MESSAGE(contains(result.message, words), result.message);
+}
+
+}  // namespace
+
+// Every table of cases misses it: nobody writes 20 for a head size.
+TEST_CASE("a_yes_that_is_untrue_off_the_grid_is_found_by_random_problems") {
+  const BackendReport tables = run_naive("mutant", "meaning/head*", mutation("wrong_off_the_grid"));
+  const BackendReport random = run_naive("mutant", "truth/*", mutation("wrong_off_the_grid"));
+  const BackendReport right = run_naive("mutant", "truth/*");
+
+  CHECK(tables.ok());
+  CHECK_FALSE(random.ok());
+  for (const CaseResult& result : random.cases)
+    if (result.verdict == Verdict::kFailed) CHECK_MESSAGE(result.c.head_size % 8 == 4, case_text(result.c));
+  CHECK(right.ok());
+  CHECK(right.count(Verdict::kPassed) >= 40);
+  CHECK(right.count(Verdict::kRefused) >= 10);
+}
+TEST_CASE("random_problems_are_the_same_for_one_seed_and_others_for_another") {
+  const auto texts = [](uint64_t seed) {
+    std::string all;
+    for (const Case& c : all_cases(Grid::kSmall, seed))
+      if (matches("truth/*", c.name)) all += case_text(c) + "\n";
+    return all;
+  };
+  CHECK(texts(1) == texts(1));
+  CHECK(texts(1) != texts(2));
+}
+TEST_CASE("an_allocation_after_warm_up_is_counted_in_every_thread") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  MESSAGE("SKIPPED: a sanitizer has a malloc of its own");
+#else
+  check_chosen_mutant("allocates", "feature/plain*", "feature/plain/float32",
+                      "forward allocates on the heap after warm-up: 1 blocks, 96 bytes");
+  const HeapWatch watch;
+  std::thread([] { std::free(std::malloc(10)); }).join();
+  CHECK(watch.use().blocks >= 1);
+  const BackendReport right = run_naive("mutant", "feature/plain*");
+  CHECK(right.ok());
+  CHECK(right.hot_calls() > 5);
+#endif
+}
+TEST_CASE("a_call_that_gives_other_bits_again_is_seen") {
+  check_chosen_mutant("other_bits_again", "meaning/same_bits_again*", "meaning/same_bits_again/bfloat16", "");
+  CHECK(run_naive("mutant", "meaning/same_bits_again*").ok());
+}
+TEST_CASE("a_byte_behind_out_is_seen") {
+  check_chosen_mutant("writes_past_out", "feature/plain*", "feature/plain/float32", "bytes behind out were written");
+}
+TEST_CASE("a_text_of_the_host_that_is_freed_is_a_crash_with_its_case") {
+  check_chosen_mutant("frees_host_text", "feature/plain*", "feature/plain/float32", "the process");
+}
+TEST_CASE("a_host_that_lends_the_least_finds_what_leans_on_more") {
+  check_chosen_mutant("needs_workers", "contract/bare_host", "contract/bare_host", "the process");
+  CHECK(run_naive("mutant", "contract/bare_host").ok());
+}
+TEST_CASE("a_format_that_nobody_can_know_must_be_refused") {
+  check_chosen_mutant("takes_unknown_format", "contract/unknown_names", "contract/unknown_names",
+                      "format_of_tomorrow, which it cannot know");
+}
+TEST_CASE("the_base_of_a_log_sum_exp_is_measured") {
+  const BackendReport right = run_naive("mutant", "feature/lse/*");
+  CHECK(right.lse_over_natural(ANYATTN_LSE_NATURAL) == doctest::Approx(1.0).epsilon(0.01));
+  CHECK(right.lse_over_natural(ANYATTN_LSE_BASE2) == doctest::Approx(1.442695).epsilon(0.01));
+  CHECK(run_naive("lse_base2_undeclared", "feature/lse/*").lse_over_natural(ANYATTN_LSE_NATURAL) ==
+        doctest::Approx(1.442695).epsilon(0.01));
+}
+TEST_CASE("the_page_for_people_says_what_was_measured") {
+  Options options;
+  options.backend = "NAIVE_ATTN";
+  options.name_filter = "feature/lse/*";
+  options.beside = naive("naive");
+  std::ostringstream text, json;
+  const Report report = run(naive("mutant"), options);
+  print_report(report, false, text);
+  write_json(report, json);
+  for (const char* part :
+       {"log-sum-exp, measured over the natural one: natural 1.", "base 2 1.44", "opened before it and behind it: right"})
+    CHECK_MESSAGE(contains(text.str(), part), text.str());
+  for (const char* part :
+       {"\"truth\": {\"taken\"", "\"lse_over_natural\": {\"natural\": 1", "\"beside\": {\"passed\": 6, \"failed\": 0}"})
+    CHECK_MESSAGE(contains(json.str(), part), json.str().substr(0, 1000));
+}
 
 TEST_CASE("memory_beyond_scratch_is_fenced") {
   check_mutant("writes_past_scratch", "*n*", "feature/plain/float32", "bytes behind scratch were written");

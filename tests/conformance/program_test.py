@@ -50,6 +50,19 @@ with tempfile.TemporaryDirectory() as folder:
     refused = [c for c in backend["cases"] if c["verdict"] == "refused"]
     want("JSON gives reasons of refusals", refused and refused[0]["reasons"][0]["field"] == "mla", str(refused)[:400])
 
+# A process of its own: nothing but the two files is loaded.
+company = ("--backend", "NAIVE_ATTN", "--only", "feature/plain*", "--beside", plugin("naive"))
+code, out, err = run(plugin("mutant"), *company, "--option", "mutation=wrong_in_company", "--verbose")
+want("a plugin that another one disturbs is found by load order", code == 1 and "NOT RIGHT" in out, out + err)
+want("alone and opened first it is right", "passed feature/plain/float32" in out and "passed beside/first/NAIVE_ATTN/float32" in out, out)
+want("the order that fails is named", "FAILED beside/second/NAIVE_ATTN/float32: beside " + plugin("naive") in out, out)
+code, out, err = run(plugin("mutant"), *company)
+want("a sound one is right in both orders", code == 0 and "opened before it and behind it: right" in out, out + err)
+code, out, err = run(plugin("mutant"), "--backend", "NAIVE_ATTN", "--only", "feature/plain*", "--beside", "/nonexistent.so")
+want("company that does not open is not the plugin's fault", code == 0 and "not tried" in out and "no such file" in out, out + err)
+code, out, err = run(plugin("mutant"), "--backend", "NAIVE_ATTN", "--only", "truth/*", "--seed", "7")
+want("the seed of the random problems is shown", code == 0 and "128 random problems (seed 7)" in out and " 0 untrue" in out, out + err)
+
 code, out, err = run(plugin("naive"), "--backend", "NAIVE_ATTN", "--case", "paged bfloat16 q=4 kv=2 d=64 lens=3/40 window=7 lse=base2")
 want("a pasted case passes with a right backend", code == 0 and "1 passed" in out, out + err)
 sys.exit(1 if failures else 0)

@@ -41,6 +41,20 @@ TEST_CASE("check_fails_a_backend_that_computes_nothing") {
   CHECK(contains(result.out, "--case \""));  // can be pasted back
 }
 
+TEST_CASE("check_loads_another_plugin_before_and_behind_the_checked_one") {
+  TempDir dir;
+  const std::string config = dir.write("config.yaml", cpu_config());
+  const std::string text = three_lengths(16) + " lse=base2";
+  const Result right = cli({"check", "CPU_ATTN", "--config", config, "--case", text, "--beside", kNoop});
+  CHECK(right.code == 0);
+  CHECK(contains(right.out, "beside " + kNoop + ", opened before it and behind it: right"));
+  CHECK(contains(right.out, "log-sum-exp, measured over the natural one: natural 1."));
+  CHECK(contains(right.out, "base 2 1.44"));
+  const Result wrong = cli({"check", kNoop, "--case", text, "--beside", kNoop});
+  CHECK(wrong.code == 1);
+  CHECK(contains(wrong.out, "NOT RIGHT"));
+}
+
 TEST_CASE("check_names_a_backend_or_file_that_is_not_there") {
   TempDir dir;
   const std::string config = dir.write("config.yaml", cpu_config());
@@ -64,6 +78,8 @@ TEST_CASE("check_refuses_what_the_kit_has_not") {
       {{"--case", "paged float99 q=4"}, 2, "float99"},
       {{"--device", "cuda:0"}, 1, "cuda:0"},
       {{"--provider", "/nonexistent.so"}, 2, "--provider"},
+      {{"--beside", "/nonexistent.so"}, 2, "--beside /nonexistent.so"},
+      {{"--seed", "seven"}, 2, "--seed"},
       {{"--kv-cache-dtype", "nvfp4"}, 2, "nvfp4"},
       {{"--backend", "CPU_ATTN"}, 2, "unknown option '--backend'"},
   };

@@ -205,6 +205,7 @@ const Field kFields[] = {
      [](const Case& c) { return word_text(kDtypes, c.out_dtype); }, nullptr},
     {"mode", "of the metadata: fast or graph", [](Case& c, std::string_view t) { c.mode = word_value(kModes, t, "mode"); },
      [](const Case& c) { return word_text(kModes, c.mode); }, nullptr},
+    ANYATTN_FLAG_FIELD("again", again, "the same call three times, bitwise equal"),
     ANYATTN_FLAG_FIELD("retable", retable, "metadata through update_block_table, bitwise as without"),
     {"layout", "name of the accepted cache spec", [](Case& c, std::string_view t) { c.layout = t; },
      [](const Case& c) { return c.layout; }, nullptr},

@@ -64,7 +64,7 @@ void spread(const Line& line, std::vector<Case>* cases) {
 
 }  // namespace
 
-std::vector<Case> all_cases(Grid grid) {
+std::vector<Case> all_cases(Grid grid, uint64_t truth_seed) {
   std::vector<Case> cases;
   for (const std::string& rule : contract_rules()) {
     Case c = parse_case("contract float32 check=" + rule);
@@ -76,6 +76,7 @@ std::vector<Case> all_cases(Grid grid) {
       if (line.size == Size::kSmall || grid == Grid::kFull) spread(line, &cases);
     }
   }
+  for (Case& c : truth_cases(truth_seed)) cases.push_back(std::move(c));
   return cases;
 }
 

@@ -3,7 +3,11 @@
 #ifndef ANYATTN_CONFORMANCE_CASES_H
 #define ANYATTN_CONFORMANCE_CASES_H
 
+#include <cstdint>
 #include <span>
+#include <vector>
+
+#include "anyattn/conformance/case.h"
 
 namespace anyattn::conformance {
 
@@ -25,6 +29,9 @@ extern const std::span<const Line> kMeaningLines;  // what attention.h fixes, in
 extern const std::span<const Line> kShapeLines;    // shapes of a serving engine's own tests, random batches, a real model
 extern const std::span<const Line> kFormatLines;   // caches of every format, written and read
 extern const std::span<const Line> kMlaLines;
+
+// Random problems, plain and latent ones, small; the same for one seed.
+std::vector<Case> truth_cases(uint64_t seed);
 
 }  // namespace anyattn::conformance
 

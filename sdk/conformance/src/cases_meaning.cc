@@ -57,6 +57,7 @@ constexpr Line kLines[] = {
      "float16|bfloat16"},
     {"meaning/metadata_mode_@", "paged q=4 kv=2 d=64 lens=1/37,1/50,1/600 seed=729 lse=natural mode=@", Dtypes::kAll,
      "fast|graph"},
+    {"meaning/same_bits_again", "paged q=8 kv=2 d=64 lens=1/900,33/300,1/7 seed=731 lse=natural again", Dtypes::kAll},
     {"meaning/another_block_table", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=730 lse=natural retable", Dtypes::kAll},
 };
 

@@ -2,7 +2,10 @@
 #include "anyattn/conformance/conformance.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <numbers>
+#include <numeric>
 #include <sstream>
 
 #include "failure.h"
@@ -20,7 +23,7 @@ std::vector<Case> chosen_cases(const Options& options) {
     cases.back().name = "case_" + std::to_string(cases.size());
   }
   if (!cases.empty()) return cases;
-  for (Case& c : all_cases(options.grid)) {
+  for (Case& c : all_cases(options.grid, options.truth_seed)) {
     if (options.name_filter.empty() || matches(options.name_filter, c.name)) cases.push_back(std::move(c));
   }
   if (cases.empty()) throw std::runtime_error("no case is named like '" + options.name_filter + "'");
@@ -130,6 +133,22 @@ double BackendReport::worst_ratio() const {
   return worst;
 }
 
+double BackendReport::lse_over_natural(uint32_t base) const {
+  const double expected = base == ANYATTN_LSE_BASE2 ? std::numbers::log2e : 1.0;
+  double farthest = 0.0;
+  for (const CaseResult& result : cases) {
+    const double measured = result.lse_over_natural;
+    if (result.c.lse_base != base || measured == 0.0) continue;
+    if (farthest == 0.0 || std::fabs(measured - expected) > std::fabs(farthest - expected)) farthest = measured;
+  }
+  return farthest;
+}
+
+uint64_t BackendReport::hot_calls() const {
+  return std::accumulate(cases.begin(), cases.end(), uint64_t{0},
+                         [](uint64_t sum, const CaseResult& result) { return sum + result.hot_calls; });
+}
+
 size_t BackendReport::count(Verdict verdict) const {
   return static_cast<size_t>(
       std::count_if(cases.begin(), cases.end(), [&](const CaseResult& r) { return r.verdict == verdict; }));
@@ -168,6 +187,9 @@ std::string must_pass_list(const std::string& backend) {
 
 Report run(const std::string& plugin_path, const Options& options) {
   const std::vector<Case> cases = chosen_cases(options);
+  // In children, while this process has opened nothing yet.
+  const std::vector<CaseResult> beside =
+      options.beside.empty() || options.device != "cpu" ? std::vector<CaseResult>{} : run_beside(plugin_path, options);
   Host host(options.plugin_options, options.isa_mask);
   const PluginFile file = open_plugin(plugin_path, host);
   Report report;
@@ -178,6 +200,8 @@ Report run(const std::string& plugin_path, const Options& options) {
     device->probe();
   }
   report.path = file.path;
+  report.truth_seed = options.truth_seed;
+  if (!beside.empty()) report.beside = options.beside;
   report.plugin_id = file.plugin.id ? file.plugin.id : "";
   std::string names;
   for (const anyattn_backend& backend : file.backends) {
@@ -186,6 +210,11 @@ Report run(const std::string& plugin_path, const Options& options) {
     if (!options.backend.empty() && options.backend != backend.name) continue;
     const Subject subject{&host, backend, cpu_device_facts(), options.stories_file, device.get()};
     report.backends.push_back(run_backend(subject, cases, options));
+    for (const CaseResult& result : beside) {
+      const std::string& name = result.c.name;
+      if (name.ends_with('/') || name.find("/" + report.backends.back().backend + "/") != std::string::npos)
+        report.backends.back().cases.push_back(result);
+    }
   }
   if (report.backends.empty()) {
     throw std::runtime_error(file.path + ": no backend " + (options.backend.empty() ? "" : "'" + options.backend + "' ") +

@@ -5,6 +5,8 @@
 
 #include "batch.h"
 #include "failure.h"
+#include "run_mla.h"
+#include "run_plain.h"
 
 namespace anyattn::conformance {
 namespace {
@@ -280,6 +282,41 @@ void newer_batch(const Subject& subject, const Case& c) {
   ready.want_forward_ok();
 }
 
+// Names that came into the world after the plugin: refused with the field's reason, never followed.
+void unknown_names(const Subject& subject, const Case& c) {
+  Problem problem(smallest(subject, c, false), 0);
+  problem.edit().kv_cache_dtype = "format_of_tomorrow";
+  const SupportAnswer format = ask(subject, *problem.get());
+  if (format.report.supported) throw Failure("supports takes kv_cache_dtype format_of_tomorrow, which it cannot know");
+  if (!has_reason(format, ANYATTN_REASON_KV_CACHE_DTYPE))
+    throw Failure("supports refuses an unknown kv_cache_dtype without the reason KV_CACHE_DTYPE: " + format.reasons[0].text());
+  Problem dtype(smallest(subject, c, false), 0);
+  dtype.edit().q_dtype = ANYATTN_DTYPE(250, 16);
+  if (ask(subject, *dtype.get()).report.supported) throw Failure("supports takes q_dtype (250, 16), which it cannot know");
+}
+
+// A host that lends the least: the answers stay right.
+void bare_host(const Subject& subject, const Case& c) {
+  const std::unique_ptr<Host> host = Host::bare();
+  Subject bare = subject;
+  bare.host = host.get();
+  if (!subject.device) {  // those of a device are its provider's
+    bare.facts = {};
+    bare.facts.struct_size = ANYATTN_DEVICE_FACTS_SIZE;
+    bare.facts.device_kind = ANYATTN_DEVICE_CPU;
+    bare.facts.num_multiprocessors = bare.facts.warp_size = 1;
+    bare.facts.features = ANYATTN_DEVICE_HAS_HOST_MEMORY;
+    bare.facts.architecture = bare.facts.name = "cpu";
+  }
+  CaseResult result;
+  const Case small = smallest(bare, c, true);
+  if (subject.backend.forward) {
+    run_plain(bare, small, &result);
+  } else {
+    run_mla_decode(bare, small, &result);
+  }
+}
+
 struct Rule {
   const char* name;
   void (*run)(const Subject&, const Case&);
@@ -303,6 +340,8 @@ constexpr Rule kRules[] = {
     {"older_batch", older_batch},
     {"older_problem", older_problem},
     {"newer_batch", newer_batch},
+    {"unknown_names", unknown_names},
+    {"bare_host", bare_host},
 };
 
 }  // namespace

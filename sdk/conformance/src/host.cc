@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "heap_watch.h"
+
 namespace anyattn::conformance {
 namespace {
 
@@ -27,7 +29,20 @@ Host::Host(Options options, uint64_t isa_mask) : options_(std::move(options)), c
   table_.cpu = &cpu_;
 }
 
+std::unique_ptr<Host> Host::bare() {
+  auto host = std::make_unique<Host>(Options{}, 0);
+  host->cpu_ = {};
+  host->cpu_.struct_size = ANYATTN_END_OFFSET(anyattn_cpu_facts, num_cores);
+  host->cpu_.arch = read_cpu_facts().arch;
+  host->cpu_.num_cores = 1;
+  host->table_.num_workers = 1;
+  host->table_.options = nullptr;
+  host->divides_ = false;
+  return host;
+}
+
 void Host::log_line(void* context, int32_t, const char* line) {
+  const KitWork own;
   static_cast<Host*>(context)->log_.emplace_back(line ? line : "(null)");
 }
 
@@ -39,7 +54,8 @@ int32_t Host::parallel_for(void* context, uint64_t count, uint64_t grain, anyatt
   auto& ranges = host->ranges_;
   ranges.clear();
   for (uint64_t begin = 0; begin < count;) {
-    const uint64_t length = std::min(count - begin, grain + host->generator_.below(grain + 1));
+    const uint64_t length = host->divides_ ? std::min(count - begin, grain + host->generator_.below(grain + 1)) : count;
+    const KitWork own;
     ranges.emplace_back(begin, begin + length);
     begin += length;
   }
@@ -47,7 +63,7 @@ int32_t Host::parallel_for(void* context, uint64_t count, uint64_t grain, anyatt
   const bool outer = host->inside_;
   host->inside_ = true;
   for (size_t i = 0; i < ranges.size(); ++i) {
-    const auto worker = static_cast<uint32_t>(host->generator_.below(kWorkers));
+    const auto worker = static_cast<uint32_t>(host->generator_.below(host->table_.num_workers));
     fn(argument, ranges[i].first, ranges[i].second, worker);
   }
   host->inside_ = outer;

@@ -4,6 +4,7 @@
 #ifndef ANYATTN_CONFORMANCE_HOST_H
 #define ANYATTN_CONFORMANCE_HOST_H
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ class Host {
 
   // isa_mask: instruction sets the plugin may learn of.
   Host(Options options, uint64_t isa_mask);
+  // Lends as little as a host may: no option, no instruction set, sizes unknown, one worker, ranges undivided.
+  static std::unique_ptr<Host> bare();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
@@ -42,6 +45,7 @@ class Host {
   SplitMix64 generator_{0};
   std::vector<std::pair<uint64_t, uint64_t>> ranges_;
   std::vector<std::string> log_;
+  bool divides_ = true;
   bool inside_ = false;
   bool nested_ = false;
 };

@@ -68,12 +68,15 @@ class Reader {
 
 bool send_result(int fd, const CaseResult& result) {
   Writer out;
+  out.text(result.c.name);
   out.text(case_text(result.c));
   out.number(static_cast<double>(result.verdict));
   out.text(result.message);
   out.number(result.ratio_out);
   out.number(result.ratio_lse);
   out.number(result.max_score);
+  out.number(result.lse_over_natural);
+  out.number(static_cast<double>(result.hot_calls));
   out.number(result.milliseconds);
   out.number(static_cast<double>(result.reasons.size()));
   for (const Reason& reason : result.reasons) {
@@ -83,16 +86,19 @@ bool send_result(int fd, const CaseResult& result) {
   return out.send(fd);
 }
 
-CaseResult read_result(const std::string& bytes, const std::string& name) {
+CaseResult read_result(const std::string& bytes) {
   Reader in(bytes);
   CaseResult result;
+  std::string name = in.text();
   result.c = parse_case(in.text());
-  result.c.name = name;
+  result.c.name = std::move(name);
   result.verdict = static_cast<Verdict>(static_cast<int>(in.number()));
   result.message = in.text();
   result.ratio_out = in.number();
   result.ratio_lse = in.number();
   result.max_score = in.number();
+  result.lse_over_natural = in.number();
+  result.hot_calls = static_cast<uint64_t>(in.number());
   result.milliseconds = in.number();
   result.reasons.resize(static_cast<size_t>(in.number()));
   for (Reason& reason : result.reasons) {
@@ -128,8 +134,9 @@ Read read_record(int fd, std::string* bytes, int timeout_ms) {
   return read_bytes(fd, bytes->data(), size, timeout_ms);
 }
 
-// Runs cases [first, ...) in a child until it ends; returns how many came back. The next one is then the culprit.
-size_t run_child(const Subject& subject, const std::vector<Case>& cases, size_t first, int timeout_ms,
+}  // namespace
+
+size_t run_child(const std::function<void(const Send&)>& work, size_t most, int timeout_ms,
                  const std::function<void(CaseResult)>& done, std::string* end) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("the kit cannot make a pipe");
@@ -140,17 +147,15 @@ size_t run_child(const Subject& subject, const std::vector<Case>& cases, size_t 
     signal(SIGPIPE, SIG_IGN);
     for (int number : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTERM})
       signal(number, SIG_DFL);  // not the host program's handlers
-    for (size_t i = first; i < cases.size(); ++i) {
-      if (!send_result(ends[1], run_case(subject, cases[i]))) break;
-    }
+    work([&](const CaseResult& result) { return send_result(ends[1], result); });
     _exit(0);
   }
   close(ends[1]);
   size_t count = 0;
   std::string bytes;
   Read state = Read::kWhole;
-  while (first + count < cases.size() && (state = read_record(ends[0], &bytes, timeout_ms)) == Read::kWhole) {
-    done(read_result(bytes, cases[first + count].name));
+  while (count < most && (state = read_record(ends[0], &bytes, timeout_ms)) == Read::kWhole) {
+    done(read_result(bytes));
     ++count;
   }
   if (state == Read::kLate) kill(child, SIGKILL);
@@ -162,21 +167,23 @@ size_t run_child(const Subject& subject, const std::vector<Case>& cases, size_t 
     *end = text("did not end within %d ms", timeout_ms);
   } else if (WIFSIGNALED(status)) {
     *end = text("killed the process with signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  } else {
+  } else if (WEXITSTATUS(status) != 0 || count < most) {
     *end = text("ended the process with status %d", WEXITSTATUS(status));
   }
   return count;
 }
 
-}  // namespace
-
 void run_isolated(const Subject& subject, const std::vector<Case>& cases, int timeout_ms,
                   const std::function<void(CaseResult)>& done) {
   for (size_t next = 0; next < cases.size();) {
+    const auto work = [&](const Send& send) {
+      for (size_t i = next; i < cases.size(); ++i)
+        if (!send(run_case(subject, cases[i]))) return;
+    };
     std::string end;
-    next += run_child(subject, cases, next, timeout_ms, done, &end);
+    next += run_child(work, cases.size() - next, timeout_ms, done, &end);
     if (next == cases.size()) return;
-    CaseResult crashed;
+    CaseResult crashed;  // the case that was at work
     crashed.c = cases[next++];
     crashed.verdict = Verdict::kFailed;
     crashed.message = end;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // anyattn-conformance: the kit as a program, for plugin authors who have nothing of the core.
+#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -13,12 +14,15 @@ using namespace anyattn::conformance;
 constexpr const char* kUsage =
     "anyattn-conformance FILE [--backend NAME] [--device KIND:N --provider FILE] [--case \"TEXT\"]... [--only PATTERN] [--grid "
     "small|full] [--json FILE]\n"
+    "                    [--seed N] [--beside FILE]\n"
     "                    [--option KEY=VALUE]... [--must-pass FILE] [--stories FILE] [--isa-mask HEX] [--in-process]\n"
     "                    [--verbose] [--list]\n"
     "Runs the cases of the conformance kit against the backends of a plugin file.\n"
     "  --device     cpu (the default), cuda:0, hip:1 ...: backends for this device, in its memory\n"
     "  --provider   plugin file with the provider of that device; else FILE has it\n"
     "  --only       cases whose name matches the pattern ('*' is any text)\n"
+    "  --seed       of the random problems truth/*; 1 where absent\n"
+    "  --beside     another plugin: the smallest cases run again with it opened before and behind the checked one\n"
     "  --must-pass  patterns of cases that may not be refused, one a line; else the list built in for the backend's name\n"
     "  --stories    attention dump of the small model; without it those cases are skipped\n"
     "  --in-process a crash of the plugin then ends this program; for debuggers\n"
@@ -61,6 +65,13 @@ uint64_t hex_of(const std::string& text) {
   return value;
 }
 
+uint64_t seed_of(const std::string& text) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) throw UsageError("--seed " + text + ": write a number");
+  return value;
+}
+
 Command read_command(int count, char** words) {
   Command command;
   int at = 1;
@@ -86,6 +97,10 @@ Command read_command(int count, char** words) {
       command.json_file = value();
     else if (word == "--option")
       command.options.plugin_options.push_back(key_value(value()));
+    else if (word == "--seed")
+      command.options.truth_seed = seed_of(value());
+    else if (word == "--beside")
+      command.options.beside = value();
     else if (word == "--must-pass")
       command.options.must_pass = content_of(value());
     else if (word == "--stories")
@@ -115,7 +130,8 @@ int act(const Command& command) {
     return 0;
   }
   if (command.list) {
-    for (const Case& c : all_cases(command.options.grid)) std::cout << c.name << "\t" << case_text(c) << '\n';
+    for (const Case& c : all_cases(command.options.grid, command.options.truth_seed))
+      std::cout << c.name << "\t" << case_text(c) << '\n';
     return 0;
   }
   const Report report = run(command.file, command.options);

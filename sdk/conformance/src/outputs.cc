@@ -19,6 +19,17 @@ std::vector<double> scaled(const std::vector<double>& values, double factor) {
   return result;
 }
 
+// What the figures are multiples of, read where they are largest; 0 where none is large enough to tell.
+double over_natural(const std::vector<float>& got, const std::vector<double>& natural) {
+  double largest = 0.5, ratio = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!std::isfinite(natural[i]) || !std::isfinite(got[i]) || std::fabs(natural[i]) <= largest) continue;
+    largest = std::fabs(natural[i]);
+    ratio = static_cast<double>(got[i]) / natural[i];
+  }
+  return ratio;
+}
+
 // Are the figures those of the other base?
 std::string other_base(const Outputs& got, const Reference& reference, uint32_t base, double bound) {
   const uint32_t other = base == ANYATTN_LSE_BASE2 ? ANYATTN_LSE_NATURAL : ANYATTN_LSE_BASE2;
@@ -37,6 +48,7 @@ void judge(const Outputs& got, const Reference& reference, uint32_t lse_base, ui
   result->ratio_out = std::max(result->ratio_out, out.ratio);
   result->max_score = std::max(result->max_score, reference.max_score);
   Comparison lse;
+  if (const double ratio = over_natural(got.lse, reference.exact_lse); ratio != 0) result->lse_over_natural = ratio;
   const double factor = per_natural(lse_base);
   if (!got.lse.empty()) {
     lse = compare(got.lse, scaled(reference.exact_lse, factor), bound.lse * factor, "lse");

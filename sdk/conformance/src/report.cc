@@ -61,6 +61,54 @@ void write_case(std::ostream& out, const CaseResult& result) {
   out << '}';
 }
 
+// The cases whose names begin alike, by verdict.
+struct Share {
+  Share(const BackendReport& report, const std::string& prefix) {
+    for (const CaseResult& result : report.cases)
+      if (result.c.name.compare(0, prefix.size(), prefix) == 0) ++counts[result.verdict];
+  }
+  size_t of(Verdict verdict) const {
+    const auto found = counts.find(verdict);
+    return found == counts.end() ? 0 : found->second;
+  }
+  size_t all() const {
+    size_t sum = 0;
+    for (const auto& [verdict, count] : counts) sum += count;
+    return sum;
+  }
+  std::map<Verdict, size_t> counts;
+};
+
+constexpr const char* kTruth = "truth/";
+constexpr const char* kBeside = "beside/";
+
+// What was measured rather than believed, a line each; nothing of what did not run.
+void print_measured(const Report& whole, const BackendReport& report, std::ostream& out) {
+  if (const Share truth(report, kTruth); truth.all() > 0) {
+    out << "  truth of supports: " << truth.all() << " random problems (seed " << whole.truth_seed
+        << "): " << truth.of(Verdict::kPassed) << " taken and right, " << truth.of(Verdict::kRefused)
+        << " refused by supports and impl_create, " << truth.of(Verdict::kNotOffered) << " not offered, "
+        << truth.of(Verdict::kFailed) << " untrue\n";
+  }
+  const double natural = report.lse_over_natural(ANYATTN_LSE_NATURAL), base2 = report.lse_over_natural(ANYATTN_LSE_BASE2);
+  if (natural != 0 || base2 != 0) {
+    out << "  log-sum-exp, measured over the natural one:" << std::fixed << std::setprecision(6);
+    if (natural != 0) out << " natural " << natural;
+    if (base2 != 0) out << (natural != 0 ? "," : "") << " base 2 " << base2 << " (right is 1.442695)";
+    out << std::defaultfloat << '\n';
+  }
+  if (report.hot_calls() > 0)
+    out << "  allocations after warm-up: counted in every thread during " << report.hot_calls()
+        << " calls; any is a failed case\n";
+  if (const Share beside(report, kBeside); beside.all() > 0) {
+    out << "  beside " << whole.beside << ", opened before it and behind it: "
+        << (beside.of(Verdict::kFailed) > 0   ? "NOT RIGHT"
+            : beside.of(Verdict::kPassed) > 0 ? "right"
+                                              : "not tried")
+        << '\n';
+  }
+}
+
 void print_backend(const BackendReport& report, bool verbose, std::ostream& out) {
   std::map<std::string, size_t> refusals;
   for (const CaseResult& result : report.cases) {
@@ -94,18 +142,29 @@ void print_backend(const BackendReport& report, bool verbose, std::ostream& out)
 
 void print_report(const Report& report, bool verbose, std::ostream& out) {
   out << report.path << " (" << report.plugin_id << ")\n";
-  for (const BackendReport& backend : report.backends) print_backend(backend, verbose, out);
+  for (const BackendReport& backend : report.backends) {
+    print_backend(backend, verbose, out);
+    print_measured(report, backend, out);
+  }
 }
 
 void write_json(const Report& report, std::ostream& out) {
   out << "{\"path\": " << quoted(report.path) << ", \"plugin\": " << quoted(report.plugin_id)
-      << ", \"ok\": " << (report.ok() ? "true" : "false") << ", \"backends\": ";
+      << ", \"ok\": " << (report.ok() ? "true" : "false") << ", \"truth_seed\": " << report.truth_seed
+      << ", \"beside\": " << quoted(report.beside) << ", \"backends\": ";
   list(out, report.backends, [&](const BackendReport& backend) {
     out << "\n  {\"backend\": " << quoted(backend.backend) << ", \"ok\": " << (backend.ok() ? "true" : "false")
         << ", \"passed\": " << backend.count(Verdict::kPassed) << ", \"failed\": " << backend.count(Verdict::kFailed)
         << ", \"refused\": " << backend.count(Verdict::kRefused) << ", \"not_offered\": " << backend.count(Verdict::kNotOffered)
         << ", \"skipped\": " << backend.count(Verdict::kSkipped)
-        << ", \"worst_error_over_bound\": " << number(backend.worst_ratio()) << ",\n    \"wrong_features\": ";
+        << ", \"worst_error_over_bound\": " << number(backend.worst_ratio());
+    const Share truth(backend, kTruth), beside(backend, kBeside);
+    out << ",\n    \"truth\": {\"taken\": " << truth.of(Verdict::kPassed) << ", \"refused\": " << truth.of(Verdict::kRefused)
+        << ", \"not_offered\": " << truth.of(Verdict::kNotOffered) << ", \"untrue\": " << truth.of(Verdict::kFailed)
+        << "}, \"lse_over_natural\": {\"natural\": " << number(backend.lse_over_natural(ANYATTN_LSE_NATURAL))
+        << ", \"base2\": " << number(backend.lse_over_natural(ANYATTN_LSE_BASE2))
+        << "}, \"hot_calls_counted\": " << backend.hot_calls() << ", \"beside\": {\"passed\": " << beside.of(Verdict::kPassed)
+        << ", \"failed\": " << beside.of(Verdict::kFailed) << "},\n    \"wrong_features\": ";
     list(out, backend.wrong_features, [&](const std::string& feature) { out << quoted(feature); });
     out << ", \"list_problems\": ";
     list(out, backend.list_problems, [&](const std::string& problem) { out << quoted(problem); });

@@ -31,6 +31,8 @@ void check_relations(const Subject& subject, Session& session, const Case& c, co
                      std::string(name) + " instead of NaN in unowned slots");
     }
   }
+  for (int i = 0; c.again && i < 2; ++i)
+    want_same_bits(call(session, c, data), 0, plain, 0, rows, out_size, lse_size, "the same call again");
   if (c.retable) {
     Case direct = c;
     direct.retable = false;

@@ -6,6 +6,7 @@
 #include "case_data.h"
 #include "contract.h"
 #include "failure.h"
+#include "heap_watch.h"
 #include "run_merge.h"
 #include "run_mla.h"
 #include "run_plain.h"
@@ -39,6 +40,7 @@ void settle(CaseResult* result, Verdict verdict, const std::string& message) {
 CaseResult run_case(const Subject& subject, const Case& c) {
   CaseResult result;
   result.c = c;
+  const uint64_t calls_before = watched_calls();
   const auto start = std::chrono::steady_clock::now();
   try {
     Subject ready = subject;
@@ -57,6 +59,7 @@ CaseResult run_case(const Subject& subject, const Case& c) {
   } catch (const std::exception& failure) {
     settle(&result, Verdict::kFailed, failure.what());
   }
+  result.hot_calls = watched_calls() - calls_before;
   result.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

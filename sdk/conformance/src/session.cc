@@ -10,6 +10,13 @@ namespace {
 
 std::string or_empty(const char* words) { return words ? words : ""; }
 
+// An unknown level is read as the next lower known one.
+uint32_t known_graph_level(uint32_t level) {
+  for (const uint32_t known : {ANYATTN_GRAPH_ALWAYS, ANYATTN_GRAPH_UNIFORM_BATCH, ANYATTN_GRAPH_SINGLE_TOKEN_DECODE})
+    if (level >= known) return known;
+  return ANYATTN_GRAPH_NEVER;
+}
+
 void check_answer(const SupportAnswer& answer, const anyattn_problem& problem) {
   const anyattn_support_report& report = answer.report;
   if (!report.supported) {
@@ -111,7 +118,7 @@ void Session::create(const Case& c, uint32_t rank) {
   uint32_t level = 0;
   error.expect_ok(backend.warmup(impl_, &limits_, nullptr, scratch_.lent(), &level, error.get()), "warmup");
   scratch_.check();
-  if (static_cast<int>(level) < c.graph_level)
+  if (c.graph_level >= 0 && level < known_graph_level(static_cast<uint32_t>(c.graph_level)))
     throw Failure(text("warmup reaches graph level %u; supports took %d", level, c.graph_level));
   mode_ = c.mode;
   create_step(&step_);
@@ -171,9 +178,13 @@ void Session::update_through(const anyattn_batch& other, const anyattn_batch& wa
   });
 }
 
-void Session::check_hot(const char* slot, size_t log_lines) const {
+void Session::check_hot(const char* slot, size_t log_lines, const HeapUse& use) const {
   const auto& log = subject_.host->log();
   if (log.size() > log_lines) throw Failure(std::string(slot) + " logs on the hot path: " + log.back());
+  // Drivers allocate for themselves at a launch.
+  if (use.blocks > 0 && !subject_.device)
+    throw Failure(text("%s allocates on the heap after warm-up: %llu blocks, %llu bytes, in all threads", slot,
+                       static_cast<unsigned long long>(use.blocks), static_cast<unsigned long long>(use.bytes)));
   if (subject_.host->nested()) throw Failure(std::string(slot) + " calls parallel_for inside parallel_for");
   scratch_.check();
   for (const Step* step : {&step_, &other_}) {

@@ -11,6 +11,7 @@
 
 #include "anyattn/backend.h"
 #include "anyattn/conformance/conformance.h"
+#include "heap_watch.h"
 #include "host.h"
 #include "layout.h"
 #include "problem.h"
@@ -69,10 +70,16 @@ class Session {
     const size_t lines = subject_.host->log().size();
     ErrorText error;
     upload_all();
-    const int32_t status = call(error.get());
+    HeapUse use;
+    const int32_t status = [&] {
+      const HeapWatch watch;
+      const int32_t answer = call(error.get());
+      use = watch.use();
+      return answer;
+    }();
     error.expect_ok(status, slot);
     download_all();
-    check_hot(slot, lines);
+    check_hot(slot, lines, use);
   }
 
  private:
@@ -85,7 +92,7 @@ class Session {
   void create(const Case& c, uint32_t rank);
   void create_step(Step* step);
   void refuse_again();
-  void check_hot(const char* slot, size_t log_lines) const;
+  void check_hot(const char* slot, size_t log_lines, const HeapUse& use) const;
 
   Subject subject_;
   Problem problem_;

@@ -2,6 +2,7 @@
 #include "naive_attn.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
 
 namespace naive {
@@ -58,7 +59,8 @@ void NaiveAttn::supports(const anyattn::Host&, const anyattn_device_facts&, cons
   if (p.key_source == ANYATTN_KEYS_PAGED) {
     const CacheFormat format = format_of(p.kv_cache_dtype);
     const char* name = p.kv_cache_dtype ? p.kv_cache_dtype : "none";
-    if (format.dtype == ANYATTN_DTYPE_NONE) reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, kFormats);
+    if (format.dtype == ANYATTN_DTYPE_NONE && !mutated(Mutation::kTakesUnknownFormat))
+      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, kFormats);
     if (format.row_scale && (has(p, ANYATTN_FEATURE_KV_SCALES) || has(p, ANYATTN_FEATURE_KV_SCALES_PER_HEAD)))
       reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", anyattn::text("with ", name),
                   "without: its rows have scales of their own");
@@ -82,6 +84,8 @@ NaiveAttn::NaiveAttn(const anyattn::Host& host, const anyattn_device_facts& fact
   if (reasons.count() > 0 && !mutated(Mutation::kCreatesWhatItRefuses)) {
     throw anyattn::Error(ANYATTN_UNSUPPORTED, "the problem is refused for ", reasons.count(), " reasons; supports gives them");
   }
+  if (mutated(Mutation::kFreesHostText)) std::free(const_cast<char*>(p.kv_cache_dtype));
+  if (mutated(Mutation::kNeedsWorkers) && host.num_workers() == 1) __builtin_trap();
   features_ = p.num_feature_words > 0 ? p.features[0] : 0;
   problem_.features = &features_;
   problem_.num_feature_words = 1;
@@ -189,6 +193,10 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
   }
   if (mutated(Mutation::kLogsOnTheHotPath)) host_.log(ANYATTN_LOG_INFO, "forward");
   if (mutated(Mutation::kCrashes)) __builtin_trap();
+  if (mutated(Mutation::kAllocates)) {
+    void* volatile memory = std::malloc(96);
+    std::free(memory);
+  }
   while (mutated(Mutation::kHangs)) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (mutated(Mutation::kWritesCache) && !ragged) std::fill_n(block_of(*args.cache, 0), 2, std::byte{0});
 
@@ -201,6 +209,15 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
       one_row(call, static_cast<int64_t>(i) / heads, static_cast<int64_t>(i) % heads, scores + worker * keys);
     }
   });
+  if (tokens == 0) return;
+  std::byte* const first = call.out.at(0, 0);
+  if (mutated(Mutation::kOtherBitsAgain)) {
+    static int calls = 0;
+    store(call.out.dtype, first, load(call.out.dtype, first) * (1.0f + 0.005f * static_cast<float>(calls++ % 2)));
+  }
+  if (mutated(Mutation::kWritesPastOut)) call.out.at(tokens - 1, heads - 1)[width * anyattn::dtype_bytes(call.out.dtype)] = {};
+  if (mutated(Mutation::kWrongInCompany) || (mutated(Mutation::kWrongOffTheGrid) && depth % 8 == 4))
+    store(call.out.dtype, first, 2.0f + load(call.out.dtype, first));
 }
 
 void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scores) const {

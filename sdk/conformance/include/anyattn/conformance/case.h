@@ -117,6 +117,7 @@ struct Case {
   bool fused = false;                       // fused: q, k, v are slices of wider rows
   int random = 0;                           // random=batches within the limits, drawn from the seed
   uint32_t mode = ANYATTN_METADATA_NORMAL;  // mode=fast|graph
+  bool again = false;                       // again: the same call three times, bitwise equal
   bool retable = false;                     // retable: metadata through update_block_table, bitwise as without
 
   int kv_lora_rank = 0;   // lora=
@@ -145,8 +146,9 @@ std::string case_text(const Case& c);
 std::string case_grammar();
 
 // Every case of a grid in order; names are unique. small: about a minute on one slow core; full adds large shapes.
+// truth_seed: of the random problems truth/*.
 enum class Grid { kSmall, kFull };
-std::vector<Case> all_cases(Grid grid);
+std::vector<Case> all_cases(Grid grid, uint64_t truth_seed = 1);
 
 }  // namespace anyattn::conformance
 

@@ -37,8 +37,10 @@ struct CaseResult {
   std::vector<Reason> reasons;  // of a refusal
   double ratio_out = 0;         // worst error over its bound
   double ratio_lse = 0;
-  double max_score = 0;  // largest |score| that entered a softmax
+  double max_score = 0;         // largest |score| that entered a softmax
+  double lse_over_natural = 0;  // measured at the largest |lse|: 1 natural, 1.442695 base 2; 0: no lse was asked for
   double milliseconds = 0;
+  uint64_t hot_calls = 0;  // whose allocations were counted, in every thread
 };
 
 struct BackendReport {
@@ -47,6 +49,10 @@ struct BackendReport {
   std::vector<std::string> wrong_features;  // announced, but the smallest case that needs it fails
   std::vector<std::string> list_problems;   // must-pass patterns that match no case
   double worst_ratio() const;
+  // What the backend's log-sum-exps are multiples of where `base` was asked for: 1, or 1.442695 for base 2. The case farthest
+  // from that; 0: none asked.
+  double lse_over_natural(uint32_t base) const;
+  uint64_t hot_calls() const;  // whose allocations were counted
   size_t count(Verdict verdict) const;
   bool ok() const { return count(Verdict::kFailed) == 0 && list_problems.empty(); }
 };
@@ -54,6 +60,8 @@ struct BackendReport {
 struct Report {
   std::string path;
   std::string plugin_id;
+  uint64_t truth_seed = 1;
+  std::string beside;  // the other plugin's file; empty: not tried
   std::vector<BackendReport> backends;
   bool ok() const;
 };
@@ -65,6 +73,8 @@ struct Options {
   std::vector<std::string> case_texts;  // empty: the grid
   std::string name_filter;              // pattern with *; empty: all
   Grid grid = Grid::kSmall;
+  uint64_t truth_seed = 1;   // of the random problems truth/*
+  std::string beside;        // another plugin file: some cases run again with it opened before and after; empty: not tried
   std::string stories_file;  // dump of the small model's q, k and v; empty: those cases are skipped
   bool isolate = true;       // run in a child process, so that a crash is a verdict
   int timeout_ms = 120000;   // a case that takes longer has failed; read where isolated
