@@ -65,7 +65,7 @@ std::string find_company(const CheckOptions& options, const Subject& subject) {
     return path.string();
   }
   if (!options.one_case.empty()) return {};
-  for (const ordered_json& backend : parse(open_runtime(options.common.config_file, "").list()).at("backends"))
+  for (const ordered_json& backend : parse(open_runtime(options.common, "").list()).at("backends"))
     if (text_of(backend, "device") == "cpu" && text_of(backend, "path") != subject.path) return text_of(backend, "path");
   return {};
 }
