@@ -39,6 +39,8 @@ constexpr Line kLines[] = {
     {"meaning/strided_rows", "paged q=8 kv=2 d=64 lens=5/37,1/50 seed=718 fused lse=natural", Dtypes::kAll},
     {"meaning/rows_of_every_kind", "paged q=4 kv=2 d=64 lens=0/20,1/0,3/0,5/2,1/1,16/16,0/0 pad_rows=2 seed=719 lse=natural",
      Dtypes::kAll},
+    {"meaning/sinks_and_rows_of_no_request",
+     "paged q=4 kv=2 d=64 lens=1/9,5/70,2/0 pad_rows=3 sinks=0.5,-1 seed=731 lse=natural", Dtypes::kAll},
     {"meaning/no_request_has_keys", "paged q=4 kv=2 d=64 lens=1/0,2/0 seed=720 lse=natural sinks=1,-1"},
     {"meaning/large_scores", "paged q=4 kv=2 d=64 lens=3/200,1/77 seed=721 gain=200 lse=natural", Dtypes::kAll},
     {"meaning/limits_larger_than_the_batch", "paged q=4 kv=2 d=64 lens=3/20,1/7 limits=16/256/64/4096 seed=722 lse=natural",
