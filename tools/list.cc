@@ -22,7 +22,8 @@ Colour colour_of_state(const std::string& state) {
 
 // "overrides com.acme.attn (draining)", nearest first, or nothing.
 std::string relation(const ordered_json& backend) {
-  std::string text;
+  std::string text = text_of(backend, "quarantined");
+  if (!text.empty()) return "quarantined: " + text;
   for (const ordered_json& under : backend.at("beneath"))
     text += fmt::format("{}{} ({})", text.empty() ? "overrides " : ", ", text_of(under, "plugin"), text_of(under, "state"));
   return text;

@@ -35,8 +35,10 @@ using anyattn::api::hand_over;
 using anyattn::api::Runtime;
 
 int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error) {
-  return hand_over("anyattn_runtime_list", runtime, json, error,
-                   [](Runtime& object) { return anyattn::api::list_json(object.registry()->snapshot(), object.draining()); });
+  return hand_over("anyattn_runtime_list", runtime, json, error, [](Runtime& object) {
+    const auto current = object.generation();
+    return anyattn::api::list_json(current->source.registry().snapshot(), object.draining(), current->quarantine);
+  });
 }
 
 int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error) {

@@ -8,11 +8,26 @@
 #include "api/guard.h"
 #include "api/runtime_object.h"
 #include "loader/call.h"
+#include "log/log.h"
 
 namespace anyattn::api {
 namespace {
 
 constexpr char kCreate[] = "anyattn_group_create";
+
+std::shared_ptr<const selector::Decision> find_successor(Generation& generation, const anyattn_device_facts& facts,
+                                                         const selector::Decision& decision,
+                                                         const selector::Request::Successor& successor) {
+  if (generation.lock.is_set())
+    throw StatusError(ANYATTN_UNSUPPORTED, "selection.lock " + generation.config.lock + " allows no other backend");
+  const anyattn_problem problem = decision.problem.view();
+  selector::Request request;
+  request.problem = &problem;
+  request.device = &facts;
+  request.quarantine = &generation.quarantine;
+  request.successor = &successor;
+  return std::make_shared<const selector::Decision>(selector::select(request, generation.config, generation.source.registry()));
+}
 
 GroupRequest make_request(Runtime& runtime, const anyattn_group_options& options) {
   require_given(options.problem, kCreate, "options.problem");
@@ -28,6 +43,7 @@ GroupRequest make_request(Runtime& runtime, const anyattn_group_options& options
   request.metadata_mode = options.metadata_mode;
   request.stream = options.stream;
   const std::string device = options.device ? options.device : "auto";
+  const std::shared_ptr<Generation> generation = runtime.generation();
   request.decision = runtime.select(options.problem, device, options.backend ? options.backend : "", false);
   if (!request.decision->ok()) {
     const std::string who = request.label.empty() ? std::string(kCreate) : "group \"" + request.label + "\"";
@@ -40,6 +56,15 @@ GroupRequest make_request(Runtime& runtime, const anyattn_group_options& options
   ErrorBuffer error;
   const int32_t status = loader::call({"provider", "set_current"}, error.get(), request.provider->set_current, id.ordinal);
   if (status != ANYATTN_OK) throw StatusError(status, error.text());
+  request.quarantine_after = generation->config.quarantine_after;
+  request.successor = [generation, facts = request.facts, decision = request.decision](const auto& successor) {
+    return find_successor(*generation, *facts, *decision, successor);
+  };
+  request.moved = [generation](const registry::Key& left, const std::string& why, const Impl& next) {
+    generation->quarantine.add(left, why);
+    log::warning("quarantine: " + registry::describe(left) + " " + why + "; " + next.name() + " (" + next.plugin() +
+                 ") takes over, and no automatic choice takes the other until a reload");
+  };
   return request;
 }
 
@@ -79,9 +104,12 @@ int32_t anyattn_group_get_info(const anyattn_group* group, anyattn_group_info* i
     own.graph_level = group->graph_level;
     own.query_lengths = group->query_lengths;
     own.lse_bases = group->expected.lse_bases;
-    own.backend = group->prefill_backend.c_str();
-    own.decode_backend = group->decode_backend.c_str();
-    own.plugin = group->plugin.c_str();
+    // Impls keep their names while the group lives; one that took over answers both phases.
+    const anyattn::api::Impl& newest = *group->impls.back();
+    const bool is_as_made = group->impls.size() == group->decision->choices.size();
+    own.backend = newest.name();
+    own.decode_backend = is_as_made ? group->impls.front()->name() : newest.name();
+    own.plugin = newest.plugin();
     own.kv_cache_dtype = group->expected.is_paged ? group->kv_cache_dtype.c_str() : nullptr;
     own.label = group->label.c_str();
     own.spec = group->expected.is_paged ? &group->spec : nullptr;

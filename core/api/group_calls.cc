@@ -55,10 +55,11 @@ inline const Struct* receive(const Struct* given, uint32_t size, Struct& own) {
 // Args with scratch: where the caller lent none, a copy in `own` that has the runtime's.
 template <class Args>
 inline int32_t lend_scratch(anyattn_group& group, const Args*& args, Args& own, anyattn_error* error) {
-  if (args->scratch || group.scratch_bytes == 0) return ANYATTN_OK;
+  const uint64_t bytes = group.scratch_bytes.load(std::memory_order_relaxed);
+  if (args->scratch || bytes == 0) return ANYATTN_OK;
   if (args != &own) own = *args;
   args = &own;
-  return group.scratch->lend(own.stream, group.scratch_bytes, &own.scratch, error);
+  return group.scratch->lend(own.stream, bytes, &own.scratch, error);
 }
 
 inline int32_t done(int32_t status, anyattn_error* error) {
@@ -66,16 +67,33 @@ inline int32_t done(int32_t status, anyattn_error* error) {
   return status;
 }
 
+// Of calls that give an answer: their success ends a row of failures.
+inline int32_t answered(const Impl& impl, int32_t status, anyattn_error* error) {
+  impl.note(status, error);
+  return done(status, error);
+}
+
+// Of all others.
+inline int32_t served(const Impl& impl, int32_t status, anyattn_error* error) {
+  if (status != ANYATTN_OK) [[unlikely]]
+    impl.note_failure(status, error);
+  return done(status, error);
+}
+
 int32_t update(anyattn_group& group, uint32_t phase, const anyattn_batch& batch, void* stream, anyattn_error* error) {
   Part* part = group.part(phase);
   if (!part) return refuse_part(group, "update", phase, error);
   if (const int32_t status = check_batch(group.expected, phase, batch, error)) return status;
+  if (const int32_t status = group.leave_failing_backend(phase, error)) return status;
   // A failed update leaves metadata that nobody may use.
   part->state.is_ready = false;
   const Impl& impl = *part->impl;
   const int32_t status =
       loader::call({impl.name(), "metadata_update"}, error, impl.table().metadata_update, part->metadata, &batch, stream);
-  if (status != ANYATTN_OK) return status;
+  if (status != ANYATTN_OK) {
+    impl.note_failure(status, error);
+    return status;
+  }
   part->state = {true, batch.num_reqs, batch.num_tokens};
   return ANYATTN_OK;
 }
@@ -101,8 +119,9 @@ int32_t anyattn_group_kv_cache_update(anyattn_group* group, const anyattn_kv_cac
   args = receive(args, ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE, own);
   if (const int32_t status = check_kv_cache_update(group->expected, *args, error)) return status;
   // With two backends either may write: they share the spec.
-  const Impl& impl = *group->impls.back();
-  return done(loader::call({impl.name(), "kv_cache_update"}, error, impl.table().kv_cache_update, impl.get(), args), error);
+  const Impl& impl = *group->writer.load(std::memory_order_acquire);
+  return served(impl, loader::call({impl.name(), "kv_cache_update"}, error, impl.table().kv_cache_update, impl.get(), args),
+                error);
 }
 
 int32_t anyattn_group_forward(anyattn_group* group, uint32_t part, const anyattn_forward_args* args, anyattn_error* error) {
@@ -116,9 +135,10 @@ int32_t anyattn_group_forward(anyattn_group* group, uint32_t part, const anyattn
   if (const int32_t status = check_forward(group->expected, rows->state, *args, error)) return status;
   if (const int32_t status = lend_scratch(*group, args, own, error)) return status;
   const Impl& impl = *rows->impl;
-  return done(loader::call({impl.name(), "forward"}, error, impl.table().forward, impl.get(),
-                           static_cast<const anyattn_metadata*>(rows->metadata), args),
-              error);
+  return answered(impl,
+                  loader::call({impl.name(), "forward"}, error, impl.table().forward, impl.get(),
+                               static_cast<const anyattn_metadata*>(rows->metadata), args),
+                  error);
 }
 
 int32_t anyattn_group_forward_mqa(anyattn_group* group, const anyattn_mqa_args* args, anyattn_error* error) {
@@ -132,9 +152,10 @@ int32_t anyattn_group_forward_mqa(anyattn_group* group, const anyattn_mqa_args* 
   if (const int32_t status = check_mqa(group->expected, rows->state, *args, error)) return status;
   if (const int32_t status = lend_scratch(*group, args, own, error)) return status;
   const Impl& impl = *rows->impl;
-  return done(loader::call({impl.name(), "forward_mqa"}, error, impl.table().forward_mqa, impl.get(),
-                           static_cast<const anyattn_metadata*>(rows->metadata), args),
-              error);
+  return answered(impl,
+                  loader::call({impl.name(), "forward_mqa"}, error, impl.table().forward_mqa, impl.get(),
+                               static_cast<const anyattn_metadata*>(rows->metadata), args),
+                  error);
 }
 
 int32_t anyattn_group_context_gather(anyattn_group* group, const anyattn_context_chunk* chunk,
@@ -151,9 +172,10 @@ int32_t anyattn_group_context_gather(anyattn_group* group, const anyattn_context
   args = receive(args, ANYATTN_CONTEXT_GATHER_ARGS_SIZE, own);
   if (const int32_t status = check_context_gather(group->expected, rows->state, *chunk, *args, error)) return status;
   const Impl& impl = *rows->impl;
-  return done(loader::call({impl.name(), "context_gather"}, error, impl.table().context_gather, impl.get(),
-                           static_cast<const anyattn_metadata*>(rows->metadata), chunk, args),
-              error);
+  return served(impl,
+                loader::call({impl.name(), "context_gather"}, error, impl.table().context_gather, impl.get(),
+                             static_cast<const anyattn_metadata*>(rows->metadata), chunk, args),
+                error);
 }
 
 int32_t anyattn_group_forward_mha(anyattn_group* group, const anyattn_mha_args* args, anyattn_error* error) {
@@ -164,8 +186,8 @@ int32_t anyattn_group_forward_mha(anyattn_group* group, const anyattn_mha_args* 
   args = receive(args, ANYATTN_MHA_ARGS_SIZE, own);
   if (const int32_t status = check_mha(group->expected, *args, error)) return status;
   if (const int32_t status = lend_scratch(*group, args, own, error)) return status;
-  const Impl& impl = *group->impls.back();
-  return done(loader::call({impl.name(), "forward_mha"}, error, impl.table().forward_mha, impl.get(), args), error);
+  const Impl& impl = *group->writer.load(std::memory_order_acquire);
+  return answered(impl, loader::call({impl.name(), "forward_mha"}, error, impl.table().forward_mha, impl.get(), args), error);
 }
 
 int32_t anyattn_group_merge_states(anyattn_group* group, const anyattn_merge_args* args, anyattn_error* error) {
@@ -179,6 +201,6 @@ int32_t anyattn_group_merge_states(anyattn_group* group, const anyattn_merge_arg
                              group->expected.who.c_str());
   }
   if (const int32_t status = check_merge(group->expected, *args, error)) return status;
-  const Impl& impl = *group->impls.back();
-  return done(loader::call({impl.name(), "merge_states"}, error, impl.table().merge_states, impl.get(), args), error);
+  const Impl& impl = *group->writer.load(std::memory_order_acquire);
+  return served(impl, loader::call({impl.name(), "merge_states"}, error, impl.table().merge_states, impl.get(), args), error);
 }

@@ -60,34 +60,39 @@ using anyattn::api::GroupRequest;
 using anyattn::api::Impl;
 using anyattn::api::Part;
 
-anyattn_group::anyattn_group(const GroupRequest& request)
-    : keep(request.keep), decision(request.decision), scratch(request.scratch), label(request.label) {
+anyattn_group::anyattn_group(const GroupRequest& given)
+    : request(given), decision(request.decision), scratch(request.scratch), label(request.label) {
   const anyattn::selector::Choice& decode = decision->decode();
-  const anyattn::selector::Choice& prefill = decision->prefill();
-  prefill_backend = prefill.backend.key.name;
-  decode_backend = decode.backend.key.name;
-  plugin = prefill.backend.plugin ? prefill.backend.plugin->id : std::string();
+  const std::string &decode_name = decode.backend.key.name, &prefill_name = decision->prefill().backend.key.name;
   kv_cache_dtype = decision->problem.kv_cache_dtype().value_or("");
   block_size = decision->problem.block_size();
   decode_threshold = std::max(1u, decode.report.decode_threshold);
   query_lengths = decode.report.query_lengths;
-  expected.backend = prefill_backend == decode_backend ? prefill_backend : decode_backend + " and " + prefill_backend;
+  expected.backend = prefill_name == decode_name ? prefill_name : decode_name + " and " + prefill_name;
   expected.who = anyattn::api::who_text(label, expected.backend);
 
-  take_limits(request);
-  make_impls(request);
-  warm_up(request);
+  take_limits();
+  if (expected.is_paged) {
+    owned_spec = decision->specs.front();
+    spec = owned_spec.view();
+    expected.spec_digest = spec.digest;
+    expected.spec_block_bytes = spec.block_bytes;
+    expected.spec_alignment = spec.alignment;
+  }
+  for (const anyattn::selector::Choice& choice : decision->choices) make_impl(choice);
+  graph_level = ANYATTN_GRAPH_ALWAYS;
+  for (const auto& impl : impls) warm_up(*impl);
   const bool is_split = expected.is_mla || impls.size() > 1;
   const uint32_t phase = decision->problem.phase();
   if (!is_split) {
-    make_part(request, ANYATTN_PHASE_BOTH, *impls.front());
+    make_part(ANYATTN_PHASE_BOTH, *impls.front());
     return;
   }
-  if (phase != ANYATTN_PHASE_PREFILL) make_part(request, ANYATTN_PHASE_DECODE, *impls.front());
-  if (phase != ANYATTN_PHASE_DECODE) make_part(request, ANYATTN_PHASE_PREFILL, *impls.back());
+  if (phase != ANYATTN_PHASE_PREFILL) make_part(ANYATTN_PHASE_DECODE, *impls.front());
+  if (phase != ANYATTN_PHASE_DECODE) make_part(ANYATTN_PHASE_PREFILL, *impls.back());
 }
 
-void anyattn_group::take_limits(const GroupRequest& request) {
+void anyattn_group::take_limits() {
   anyattn_limits limits = request.limits;
   const struct {
     const char* field;
@@ -119,38 +124,30 @@ void anyattn_group::take_limits(const GroupRequest& request) {
   }
 }
 
-void anyattn_group::make_impls(const GroupRequest& request) {
-  if (expected.is_paged) {
-    owned_spec = decision->specs.front();
-    spec = owned_spec.view();
-    expected.spec_digest = spec.digest;
-    expected.spec_block_bytes = spec.block_bytes;
-    expected.spec_alignment = spec.alignment;
-  }
-  for (const anyattn::selector::Choice& choice : decision->choices) {
-    anyattn::selector::OwnedProblem problem = decision->problem;
-    problem.set_phase(choice.phase);
-    impls.push_back(std::make_unique<Impl>(choice, *request.facts, problem, expected.is_paged ? &spec : nullptr, expected.who));
-    const anyattn_memory memory = anyattn::api::memory_of(*impls.back(), expected.limits, expected.who);
-    scratch_bytes = std::max(scratch_bytes, memory.scratch_bytes);
-  }
-  scratch->reserve(scratch_bytes, expected.who);
+Impl& anyattn_group::make_impl(const anyattn::selector::Choice& choice) {
+  anyattn::selector::OwnedProblem problem = decision->problem;
+  problem.set_phase(choice.phase);
+  auto impl = std::make_unique<Impl>(choice, *request.facts, problem, expected.is_paged ? &spec : nullptr, expected.who);
+  const anyattn_memory memory = anyattn::api::memory_of(*impl, expected.limits, expected.who);
+  const uint64_t bytes = std::max(scratch_bytes.load(), memory.scratch_bytes);
+  scratch->reserve(bytes, expected.who);
+  scratch_bytes = bytes;
+  impls.push_back(std::move(impl));
+  writer = impls.back().get();
+  return *impls.back();
 }
 
-void anyattn_group::warm_up(const GroupRequest& request) {
+void anyattn_group::warm_up(const Impl& impl) {
   ErrorBuffer error;
   void* block = nullptr;
   if (scratch_bytes != 0) {
     anyattn::api::require_ok(scratch->lend(request.stream, scratch_bytes, &block, error.get()), error, expected.who, "scratch");
   }
-  graph_level = ANYATTN_GRAPH_ALWAYS;
-  for (const auto& impl : impls) {
-    uint32_t level = ANYATTN_GRAPH_NEVER;
-    const int32_t status = anyattn::loader::call({impl->name(), "warmup"}, error.get(), impl->table().warmup, impl->get(),
-                                                 &expected.limits, request.stream, block, &level);
-    anyattn::api::require_ok(status, error, expected.who, "warmup");
-    graph_level = std::min(graph_level, level);
-  }
+  uint32_t level = ANYATTN_GRAPH_NEVER;
+  const int32_t status = anyattn::loader::call({impl.name(), "warmup"}, error.get(), impl.table().warmup, impl.get(),
+                                               &expected.limits, request.stream, block, &level);
+  anyattn::api::require_ok(status, error, expected.who, "warmup");
+  graph_level = std::min(graph_level, level);
   const anyattn_problem problem = decision->problem.view();
   if (expected.has(ANYATTN_FEATURE_GRAPH) && graph_level < problem.graph_level) {
     throw StatusError(ANYATTN_UNSUPPORTED,
@@ -160,7 +157,7 @@ void anyattn_group::warm_up(const GroupRequest& request) {
   }
 }
 
-void anyattn_group::make_part(const GroupRequest& request, uint32_t phase, Impl& impl) {
+void anyattn_group::make_part(uint32_t phase, Impl& impl) {
   using anyattn::memory::Block;
   using anyattn::memory::Place;
   const std::string& who = expected.who;

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -29,19 +32,41 @@ class Impl {
 
   const anyattn_backend& table() const { return backend_.table; }
   const char* name() const { return backend_.key.name.c_str(); }
+  const char* plugin() const { return backend_.plugin ? backend_.plugin->id.c_str() : ""; }
+  const registry::Key& key() const { return backend_.key; }
   anyattn_impl* get() const { return impl_; }
 
+  // Hot: of calls that give an answer. A success ends a row of failures.
+  void note(int32_t status, const anyattn_error* error) const noexcept {
+    if (status != ANYATTN_OK || failures_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      note_rare(status, error);
+  }
+  // Counts statuses that speak of the backend, not of the caller or of the device.
+  void note_failure(int32_t status, const anyattn_error* error) const noexcept;
+  uint32_t failures_in_a_row() const { return failures_.load(std::memory_order_relaxed); }
+  std::string last_failure() const;
+
  private:
+  void note_rare(int32_t status, const anyattn_error* error) const noexcept;
+
   const registry::OpenBackend backend_;
   anyattn_impl* impl_ = nullptr;
+  mutable std::atomic<uint32_t> failures_{0};
+  mutable std::mutex mutex_;  // guards last_failure_
+  mutable std::string last_failure_;
 };
 
 // Rows of one phase: metadata with its memory. Absent in a group that has no such part.
 struct Part {
   Part() = default;
   ~Part();
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
+  Part(Part&& other) noexcept
+      : impl(other.impl),
+        metadata(std::exchange(other.metadata, nullptr)),
+        persistent(std::move(other.persistent)),
+        pinned(std::move(other.pinned)),
+        state(std::exchange(other.state, {})) {}
+  Part& operator=(Part&&) = delete;
 
   Impl* impl = nullptr;
   anyattn_metadata* metadata = nullptr;
@@ -61,6 +86,11 @@ struct GroupRequest {
   const anyattn_device_facts* facts = nullptr;
   memory::Scratch* scratch = nullptr;
   std::shared_ptr<const void> keep;  // whatever owns provider, facts and scratch
+  // After so many failing calls in a row the group leaves its backend; 0: never. `successor` finds who takes over, or answers a
+  // decision that is not ok(); `moved` hears who was left, why, and for whom.
+  uint32_t quarantine_after = 0;
+  std::function<std::shared_ptr<const selector::Decision>(const selector::Request::Successor&)> successor;
+  std::function<void(const registry::Key& left, const std::string& why, const Impl& next)> moved;
 };
 
 }  // namespace anyattn::api
@@ -72,20 +102,23 @@ struct anyattn_group {
   // Null for a part that this group does not have.
   anyattn::api::Part* part(uint32_t phase) { return phase < parts.size() && parts[phase].metadata ? &parts[phase] : nullptr; }
 
-  std::shared_ptr<const void> keep;
-  std::shared_ptr<const anyattn::selector::Decision> decision;
+  // Before a part is updated: moves the part to another backend where its own failed too often, or says that the group stopped.
+  int32_t leave_failing_backend(uint32_t phase, anyattn_error* error);
+
+  const anyattn::api::GroupRequest request;
+  std::shared_ptr<const anyattn::selector::Decision> decision;  // as the group was made
   anyattn::selector::OwnedSpec owned_spec;
   anyattn_kv_cache_spec spec{};  // points into owned_spec
   anyattn::api::Expected expected;
   anyattn::memory::Scratch* scratch = nullptr;
-  uint64_t scratch_bytes = 0;
-  std::vector<std::unique_ptr<anyattn::api::Impl>> impls;  // one, or decode's and prefill's
-  std::array<anyattn::api::Part, 3> parts;                 // by ANYATTN_PHASE_*; destroyed before the impls
+  std::atomic<uint64_t> scratch_bytes = 0;
+  // One, or decode's and prefill's; then each that took over. None goes before the group: work may be queued.
+  std::vector<std::unique_ptr<anyattn::api::Impl>> impls;
+  std::atomic<const anyattn::api::Impl*> writer = nullptr;  // of caches and merges: the newest
+  std::vector<anyattn::api::Part> left_parts;               // of backends that were left; destroyed before the impls, as parts
+  std::array<anyattn::api::Part, 3> parts;                  // by ANYATTN_PHASE_*
 
   std::string label;
-  std::string prefill_backend;
-  std::string decode_backend;
-  std::string plugin;
   std::string kv_cache_dtype;
   uint32_t block_size = 0;
   uint32_t decode_threshold = 1;
@@ -93,8 +126,11 @@ struct anyattn_group {
   uint32_t query_lengths = 0;
 
  private:
-  void take_limits(const anyattn::api::GroupRequest& request);
-  void make_impls(const anyattn::api::GroupRequest& request);
-  void warm_up(const anyattn::api::GroupRequest& request);
-  void make_part(const anyattn::api::GroupRequest& request, uint32_t phase, anyattn::api::Impl& impl);
+  void take_limits();
+  anyattn::api::Impl& make_impl(const anyattn::selector::Choice& choice);
+  void warm_up(const anyattn::api::Impl& impl);
+  void make_part(uint32_t phase, anyattn::api::Impl& impl);
+  void take_over(const std::string& why);
+
+  std::string stopped_;  // why nothing is updated any more
 };

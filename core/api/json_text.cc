@@ -136,10 +136,14 @@ Json without_code(const registry::Snapshot& plugins, const anyattn_device_facts&
 
 }  // namespace
 
-std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining) {
+std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining,
+                      const selector::Quarantine& quarantine) {
   Json json = {
       {"generation", snapshot.generation}, {"backends", Json::array()}, {"skipped", Json::array()}, {"plugins", Json::array()}};
-  for (const registry::Snapshot::Row& row : snapshot.backends) json["backends"].push_back(row_json(row));
+  for (const registry::Snapshot::Row& row : snapshot.backends) {
+    Json& json_row = json["backends"].emplace_back(row_json(row));
+    json_row["quarantined"] = or_null(quarantine.reason(row.key));
+  }
   for (const registry::Failure& failure : snapshot.skipped) {
     json["skipped"].push_back({{"path", failure.path},
                                {"plugin", or_null(failure.plugin)},

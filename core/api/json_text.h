@@ -15,7 +15,8 @@
 namespace anyattn::api {
 
 struct Draining;
-std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining);
+std::string list_json(const registry::Snapshot& snapshot, const std::vector<Draining>& draining,
+                      const selector::Quarantine& quarantine);
 std::string config_json(const config::Config& config);
 std::string devices_json(const std::vector<anyattn_device_facts>& devices, const std::vector<device::MissingKind>& missing,
                          const anyattn_cpu_facts& cpu, const registry::Snapshot& plugins);

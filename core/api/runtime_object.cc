@@ -193,6 +193,7 @@ std::shared_ptr<const selector::Decision> Runtime::select(const anyattn_problem*
   request.problem = problem;
   request.device = &devices_.facts(resolve(device));
   request.backend = backend;
+  request.quarantine = &current->quarantine;
   // What is compared with a lock has all reasons in it, as what was written down.
   const bool is_locked = !ask_all && current->lock.is_set();
   request.ask_all = ask_all || is_locked;

@@ -36,6 +36,7 @@ struct Generation {
   const SelectionLock lock;
   PluginSource source;
   selector::DecisionCache decisions;
+  selector::Quarantine quarantine;
 };
 
 // A plugin of an earlier generation that something made from it still uses.

@@ -57,6 +57,7 @@ struct Config {
   std::vector<Rule> rules;
   std::map<std::string, std::vector<std::string>> order;  // device kind name -> backend names
   std::vector<std::string> allow_fallback;                // device kind names
+  uint32_t quarantine_after = 3;                          // failing calls in a row; 0: no backend is left
   std::string lock;                                       // absolute file of selections that must come out; empty: none
   std::string profile;                                    // absolute file of measured orders; empty: none
   TrustLevel trust_level = TrustLevel::kNone;

@@ -71,6 +71,8 @@ Schema selection(const std::vector<std::string>& rule_fields) {
                 "{}"},
                {"allow_fallback", list_of(choice(device_kind_names()), true, "[cpu]"),
                 "Kinds of device that an automatic choice may fall to.", "[]"},
+               {"quarantine_after", integer(0, 1000),
+                "Failing calls in a row after which a group leaves an automatically chosen backend; 0 = never.", "3"},
                {"lock", text(filled_form()),
                 "File of anyattn lock: another outcome than it says is refused; relative to this file; null = none.", "null"}}),
           .example = "{backend: CPU_ATTN}"};

@@ -127,6 +127,7 @@ class Binder {
       config_.rules.push_back({bind_options(at(rule, "when")), text_of(at(rule, "backend")), origin(rule.mark)});
     const YamlNode& order = at(selection, "order");
     for (size_t i = 0; i < order.items.size(); ++i) config_.order.emplace(order.keys[i].text, texts_of(order.items[i]));
+    config_.quarantine_after = static_cast<uint32_t>(integer_of(at(selection, "quarantine_after")));
     const YamlNode& lock = at(selection, "lock");
     if (!is_null(lock)) config_.lock = resolve(lock, "selection.lock");
     config_.allow_fallback = texts_of(at(selection, "allow_fallback"));

@@ -36,6 +36,7 @@ std::shared_ptr<const Decision> DecisionCache::select(const Request& request, co
     return std::make_shared<const Decision>(selector::select(request, config, registry));
 
   std::string key = OwnedProblem(*request.problem).key() + '\n' + device_key(*request.device) + '\n' + request.backend;
+  if (request.quarantine) key += fmt::format("\n{}", request.quarantine->version());
   for (const anyattn_device_facts* device : request.fallback_devices) key += '\n' + device_key(*device);
   const uint64_t now = registry.generation();
   {

@@ -19,7 +19,20 @@ struct Question {
   const config::Config& config;
   const anyattn_device_facts& device;
   bool ask_all;
+  const Request::Successor* successor;
 };
+
+// Keeps what was built on the backend in use, or why not.
+Walk::Check check_of(const Request::Successor* successor) {
+  if (!successor) return {};
+  return [successor](const Taken& candidate) -> std::optional<Reason> {
+    const std::vector<OwnedSpec>& specs = candidate.answer.specs;
+    if (successor->spec_digest != 0 && std::ranges::find(specs, successor->spec_digest, &OwnedSpec::digest) == specs.end())
+      return Reason{ANYATTN_REASON_COMBINATION, "kv_cache_spec", candidate.backend.key.name,
+                    fmt::format("a spec that {} writes", successor->of.name), ""};
+    return successor->check ? successor->check(candidate.answer.report) : std::nullopt;
+  };
+}
 
 Decision refuse(Decision decision, ErrorText error) {
   decision.error = error.error;
@@ -67,7 +80,7 @@ Decision accept(Decision decision, const anyattn_device_facts& device, std::vect
 Decision select_one(Decision decision, const Question& question, Walk& walk, const std::optional<Must>& must) {
   const anyattn_device_facts& device = question.device;
   const size_t start = walk.candidates().size();
-  std::optional<Taken> taken = walk.run(decision.problem, device, must, question.ask_all);
+  std::optional<Taken> taken = walk.run(decision.problem, device, must, question.ask_all, check_of(question.successor));
   if (!taken) {
     const std::span asked = std::span(walk.candidates()).subspan(start);
     ErrorText error = must ? explain_must(*must, decision.problem, device.device_kind, asked, question.config, walk.view())
@@ -189,7 +202,7 @@ std::string describe(const Reason& reason) {
 
 Decision select(const Request& request, const config::Config& config, registry::Registry& registry) {
   Decision decision;
-  Walk walk(config, registry);
+  Walk walk(config, registry, request);
   decision.generation = walk.view().generation;
   if (std::string text = validate_problem(request.problem); !text.empty()) return refuse_problem(std::move(decision), text);
   if (!request.device) return refuse_problem(std::move(decision), "device is null: give the facts of one");
@@ -200,7 +213,7 @@ Decision select(const Request& request, const config::Config& config, registry::
 
   // Rules may name a device, so each device has musts of its own; a must on the device asked for never leaves it.
   const auto select_on = [&](const anyattn_device_facts& device, const Musts& musts) {
-    const Question question{config, device, request.ask_all};
+    const Question question{config, device, request.ask_all, request.successor};
     return musts.same() ? select_one(decision, question, walk, musts.decode) : select_two(decision, question, walk, musts);
   };
   const auto musts_on = [&](const anyattn_device_facts& device) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "config/config.h"
 #include "registry/registry.h"
 #include "selector/owned_problem.h"
+#include "selector/quarantine.h"
 
 namespace anyattn::selector {
 
@@ -68,8 +70,17 @@ struct Request {
   const anyattn_device_facts* device = nullptr;
   // Present devices of selection.allow_fallback's kinds, in its order; an automatic choice may fall to them.
   std::vector<const anyattn_device_facts*> fallback_devices;
-  std::string backend;   // a must of this call; empty = the policy decides
-  bool ask_all = false;  // explain: ask every candidate; else stop at the first that fits
+  std::string backend;                     // a must of this call; empty = the policy decides
+  bool ask_all = false;                    // explain: ask every candidate; else stop at the first that fits
+  const Quarantine* quarantine = nullptr;  // automatic choices pass over who is in it; null: nobody is
+  // Who takes over from a backend in use must keep what was built on it: accept its cache spec, and whatever else `check` wants.
+  struct Successor {
+    registry::Key of;
+    std::string why;           // it is left
+    uint64_t spec_digest = 0;  // 0: no cache
+    std::function<std::optional<Reason>(const anyattn_support_report&)> check;
+  };
+  const Successor* successor = nullptr;
 };
 
 struct Decision {

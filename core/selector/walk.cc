@@ -36,6 +36,18 @@ std::optional<Taken> Walk::ask_name(const std::string& name, const OwnedProblem&
     candidates_.push_back(std::move(absent));
     return std::nullopt;
   }
+  if (const std::string why = is_must ? std::string() : passed_over(key); !why.empty()) {
+    candidates_.push_back({name,
+                           entry->plugin,
+                           entry->path,
+                           key.device_kind,
+                           problem.phase(),
+                           registry::Stage::kSupports,
+                           Verdict::kRefused,
+                           {core_reason("quarantine", why)},
+                           {}});
+    return std::nullopt;
+  }
   if (held && is_must) return std::nullopt;  // the file gives the name to a plugin that failed: no way round it
 
   const registry::Registry::Acquired acquired = registry_.acquire(key);
@@ -64,6 +76,11 @@ std::optional<Taken> Walk::ask_name(const std::string& name, const OwnedProblem&
   candidates_.push_back(std::move(candidate));
   if (candidates_.back().verdict != Verdict::kEligible) return std::nullopt;
   return taken;
+}
+
+std::string Walk::passed_over(const registry::Key& key) const {
+  if (request_.successor && request_.successor->of == key) return request_.successor->why;
+  return request_.quarantine ? request_.quarantine->reason(key) : std::string();
 }
 
 std::optional<Taken> Walk::run(const OwnedProblem& problem, const anyattn_device_facts& device, const std::optional<Must>& must,

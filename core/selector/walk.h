@@ -22,8 +22,8 @@ struct Taken {
 
 class Walk {
  public:
-  Walk(const config::Config& config, registry::Registry& registry)
-      : config_(config), registry_(registry), view_(registry.view()) {}
+  Walk(const config::Config& config, registry::Registry& registry, const Request& request)
+      : config_(config), registry_(registry), request_(request), view_(registry.view()) {}
 
   // More to ask of a backend that took the problem; a reason turns it down.
   using Check = std::function<std::optional<Reason>(const Taken&)>;
@@ -37,12 +37,15 @@ class Walk {
   std::vector<Candidate>& candidates() { return candidates_; }
 
  private:
+  // Why automatic choices pass over the backend; empty: they do not.
+  std::string passed_over(const registry::Key& key) const;
   // Appends what is known of the name and, where a backend took the problem, returns it.
   std::optional<Taken> ask_name(const std::string& name, const OwnedProblem& problem, const anyattn_device_facts& device,
                                 bool is_must, const Check& check);
 
   const config::Config& config_;
   registry::Registry& registry_;
+  const Request& request_;
   const registry::View view_;
   std::vector<Candidate> candidates_;
 };

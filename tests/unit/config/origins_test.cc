@@ -68,6 +68,7 @@ selection:
       {"selection.order.hip", {"[PORTABLE_ATTN, PORTABLE_MLA]", "default"}},
       {"selection.order.cpu", {"[CPU_ATTN, CPU_MLA, PORTABLE_ATTN, PORTABLE_MLA]", "default"}},
       {"selection.allow_fallback", {"[]", "default"}},
+      {"selection.quarantine_after", {"3", "default"}},
       {"selection.lock", {"null", "default"}},
       {"trust.level", {"none", "default"}},
       {"trust.keys", {"[]", "default"}},

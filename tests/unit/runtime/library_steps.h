@@ -66,6 +66,13 @@ class LibrarySteps {
     }
     return run(tokens);
   }
+  // The same, whatever failed before.
+  int32_t fresh_step(uint64_t number) {
+    status_ = ANYATTN_OK;
+    return step(number);
+  }
+  std::string backend() const { return group_.info().backend; }
+  const char* last_text() const { return text_; }  // of the group's last call that failed
 
  private:
   static constexpr uint64_t kTensorBytes = uint64_t{kMaxTokens} * 8 * 64 * 4;
@@ -119,7 +126,9 @@ class LibrarySteps {
     batch.seq_lens = batch.seq_lens_host = lens_;
     batch.block_table = table_.data();
     batch.block_table_stride = width_;
-    failed(anyattn_group_update(group_.get(), ANYATTN_PHASE_BOTH, &batch, nullptr, nullptr));
+    anyattn_error error{text_, sizeof text_, 0, 0, 0};
+    failed(anyattn_group_update(group_.get(), ANYATTN_PHASE_BOTH, &batch, nullptr, &error));
+    if (status_ != ANYATTN_OK) return status_;
     const anyattn::Tensor q = tensor(0, tokens, 8), out = tensor(1, tokens, 8), k = tensor(2, tokens, 2),
                           v = tensor(3, tokens, 2);
     const anyattn::Tensor slot_mapping(slots(), ANYATTN_DTYPE_INT64, {tokens});
@@ -137,7 +146,7 @@ class LibrarySteps {
       args.q = q;
       args.out = out;
       args.cache = &cache;
-      failed(anyattn_group_forward(group_.get(), ANYATTN_PHASE_BOTH, &args, nullptr));
+      failed(anyattn_group_forward(group_.get(), ANYATTN_PHASE_BOTH, &args, &error));
     }
     for (uint32_t i = 0; i < num_live_; ++i) {
       failed(anyattn_kv_pool_commit(pool_, live_[i].id, static_cast<uint32_t>(live_[i].tokens), nullptr));
@@ -159,6 +168,7 @@ class LibrarySteps {
   int32_t lens_[kMaxReqs] = {};
   uint64_t order_[kMaxReqs] = {};
   int32_t ids_[kMaxLen] = {};
+  char text_[1024] = {};
   int32_t status_ = ANYATTN_OK;
 };
 
