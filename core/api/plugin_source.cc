@@ -5,6 +5,7 @@
 #include "config/sidecar.h"
 #include "device/status_error.h"
 #include "log/log.h"
+#include "probe/fingerprint.h"
 
 namespace anyattn::api {
 namespace {
@@ -77,7 +78,8 @@ std::shared_ptr<const registry::OpenPlugin> open_plugin_of(std::shared_ptr<loade
 PluginSource::PluginSource(const config::Config& config, const loader::HostServices& services, uint64_t generation)
     : config_(config),
       libraries_({.library_path = config.library_path, .loaded = inspect::loaded_libraries()}),
-      seen_(config.probe_cache.empty() ? verdict_folder() : config.probe_cache),
+      // Each installation has a probe program of its own.
+      seen_(config.probe_cache.empty() ? verdict_folder() : config.probe_cache, probe::file_facts(probe_program())),
       host_{.cpu = services.cpu, .libraries = &libraries_, .seen = &seen_},
       prober_({probe_program(), config.probe_cache.empty() ? verdict_folder() : config.probe_cache, config.probe_timeout_ms}),
       loader_(services),

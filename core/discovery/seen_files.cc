@@ -150,8 +150,8 @@ SeenFile look_at(const std::string& path, const FileContent& content, uint32_t a
   return seen;
 }
 
-SeenFiles::SeenFiles(std::string folder, int64_t settled_seconds)
-    : folder_(std::move(folder)), settled_seconds_(settled_seconds) {}
+SeenFiles::SeenFiles(std::string folder, std::string host, int64_t settled_seconds)
+    : folder_(std::move(folder)), host_(std::move(host)), settled_seconds_(settled_seconds) {}
 
 std::shared_ptr<const SeenFile> SeenFiles::find(const std::string& path, uint32_t abi_major) {
   const std::lock_guard lock(mutex_);
@@ -180,7 +180,10 @@ void SeenFiles::read() {
   const std::string_view payload = text.substr(kMark.size() + kHashDigits);
   if (hash_text(payload) != text.substr(kMark.size(), kHashDigits)) return;
   try {
-    for (Reader in(payload); !in.at_end();) {
+    Reader in(payload);
+    std::string host;
+    in.get(host);
+    while (host == host_ && !in.at_end()) {
       auto file = std::make_shared<const SeenFile>(read_one(in));
       std::string path = file->path;
       files_.insert_or_assign(std::move(path), std::move(file));
@@ -197,6 +200,7 @@ std::string SeenFiles::save() {
   if (files_.size() > kMostKept) std::erase_if(files_, [](const auto& entry) { return !facts_of(entry.first); });
   while (files_.size() > kMostKept) files_.erase(std::prev(files_.end()));
   Writer payload;
+  payload.put(host_);
   for (const auto& [path, file] : files_) write(payload, *file);
   const std::string text = std::string(kMark) + hash_text(payload.text) + payload.text;
   std::string obstacle = trust::make_private_folder(folder_);

@@ -48,8 +48,9 @@ class SeenFiles {
   static constexpr int64_t kSettledSeconds = 2;
   static constexpr size_t kMostKept = 512;
 
-  // Absolute, made when first written to, for this user alone; empty: nothing is kept.
-  explicit SeenFiles(std::string folder, int64_t settled_seconds = kSettledSeconds);
+  // folder: absolute, made when first written to, for this user alone; empty: nothing is kept. host: names the build that looks
+  // at files; what another one saw is not believed, since its rules may be others.
+  SeenFiles(std::string folder, std::string host, int64_t settled_seconds = kSettledSeconds);
 
   // Null where the file is not known, or is not as it was.
   std::shared_ptr<const SeenFile> find(const std::string& path, uint32_t abi_major);
@@ -61,6 +62,7 @@ class SeenFiles {
   void read();
 
   const std::string folder_;
+  const std::string host_;
   const int64_t settled_seconds_;
   std::mutex mutex_;
   bool is_read_ = false;

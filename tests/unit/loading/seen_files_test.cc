@@ -48,10 +48,10 @@ TEST_CASE("a_file_that_was_seen_gives_the_same_candidate_without_being_read") {
   fakes::TempFolder plugins, state;
   const fs::path path = plugins.add("device_code");
   anyattn::inspect::LibrarySearch libraries({.library_path = {}, .loaded = {}});
-  SeenFiles first((state.path() / "seen").string(), 0);
+  SeenFiles first((state.path() / "seen").string(), "this build", 0);
   const Found cold = discover(plugins, first, &libraries);
   CHECK(first.save().empty());
-  SeenFiles second((state.path() / "seen").string(), 0);
+  SeenFiles second((state.path() / "seen").string(), "this build", 0);
   REQUIRE(second.find(path.string(), ANYATTN_ABI_MAJOR));
   const Found warm = discover(plugins, second, &libraries);
 
@@ -68,7 +68,7 @@ TEST_CASE("whatever_changes_a_file_makes_it_read_again") {
   fakes::TempFolder plugins, state;
   const fs::path path = plugins.add("good");
   fakes::write_file(path, fakes::read_file(path) + "padding");
-  SeenFiles seen(state.path().string(), 0);
+  SeenFiles seen(state.path().string(), "this build", 0);
   const std::string before = discover(plugins, seen).candidates.at(0).content;
   change_in_place(path);
   const std::string after = discover(plugins, seen).candidates.at(0).content;
@@ -87,7 +87,7 @@ TEST_CASE("a_library_that_a_seen_file_needs_is_looked_for_each_time") {
   fs::create_directories(plugins.path() / "lib");
   const fs::path library = plugins.path() / "lib/libfake_absent.so.0";
   fs::copy_file(fakes::folder("link_time_only") / "libfake_absent.so.0", library);
-  SeenFiles seen(state.path().string(), 0);
+  SeenFiles seen(state.path().string(), "this build", 0);
   const auto look = [&] {
     anyattn::inspect::LibrarySearch libraries({.library_path = {(plugins.path() / "lib").string()}, .loaded = {}});
     return discover(plugins, seen, &libraries);
@@ -102,10 +102,10 @@ TEST_CASE("a_library_that_a_seen_file_needs_is_looked_for_each_time") {
 TEST_CASE("what_was_just_written_is_not_kept_and_above_trust_level_none_nothing_is") {
   fakes::TempFolder plugins, state;
   const fs::path path = plugins.add("good");
-  SeenFiles cautious((state.path() / "a").string());
+  SeenFiles cautious((state.path() / "a").string(), "this build");
   CHECK(discover(plugins, cautious).candidates.size() == 1);
   CHECK_FALSE(cautious.find(path.string(), ANYATTN_ABI_MAJOR));
-  SeenFiles strict((state.path() / "b").string(), 0);
+  SeenFiles strict((state.path() / "b").string(), "this build", 0);
   discover(plugins, strict, nullptr, anyattn::config::TrustLevel::kHash);
   CHECK_FALSE(strict.find(path.string(), ANYATTN_ABI_MAJOR));
   CHECK(strict.save().empty());
@@ -116,7 +116,7 @@ TEST_CASE("what_was_just_written_is_not_kept_and_above_trust_level_none_nothing_
 TEST_CASE("a_record_that_lies_about_a_hash_opens_nothing") {
   fakes::TempFolder plugins, state;
   const fs::path path = plugins.add("collision_b");
-  SeenFiles seen(state.path().string(), 0);
+  SeenFiles seen(state.path().string(), "this build", 0);
   discover(plugins, seen);
   auto lie = *seen.find(path.string(), ANYATTN_ABI_MAJOR);
   lie.content = std::string(64, 'a');
@@ -134,13 +134,16 @@ TEST_CASE("damaged_records_and_folders_of_others_are_not_believed") {
   fakes::TempFolder plugins, state;
   const fs::path path = plugins.add("good");
   const fs::path folder = state.path() / "seen";
-  SeenFiles first(folder.string(), 0);
+  SeenFiles first(folder.string(), "this build", 0);
   discover(plugins, first);
   CHECK(first.save().empty());
   CHECK(fs::status(folder).permissions() == fs::perms::owner_all);
   const std::string whole = fakes::read_file(folder / "seen_files");
-  const auto knows = [&] { return SeenFiles(folder.string(), 0).find(path.string(), ANYATTN_ABI_MAJOR) != nullptr; };
+  const auto knows = [&] {
+    return SeenFiles(folder.string(), "this build", 0).find(path.string(), ANYATTN_ABI_MAJOR) != nullptr;
+  };
   CHECK(knows());
+  CHECK_FALSE(SeenFiles(folder.string(), "another build", 0).find(path.string(), ANYATTN_ABI_MAJOR));
   for (size_t size = 0; size < whole.size(); size += 53) {
     fakes::write_file(folder / "seen_files", whole.substr(0, size));
     CHECK_FALSE(knows());
