@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-namespace anyattn::cuda {
+#include "cuda_common/shared.cuh"
 
-__device__ __forceinline__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+namespace anyattn::cuda {
 
 // One phase of a barrier ends after `arrivals` arrivals and after every byte that expect() announced.
 struct Mbarrier {

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-namespace anyattn::cuda {
+#include "cuda_common/shared.cuh"
 
-__device__ inline uint32_t shared_address(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
+namespace anyattn::cuda {
 
 // 16 bytes from global to shared memory; zeros where `inside` is false (`from` is then not read).
 __device__ inline void copy_async(void* to, const void* from, bool inside) {

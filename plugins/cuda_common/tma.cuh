@@ -30,4 +30,12 @@ __device__ __forceinline__ void load_box(const CUtensorMap& map, void* to, Mbarr
       : "memory");
 }
 
+__device__ __forceinline__ void load_box(const CUtensorMap& map, void* to, Mbarrier& done, int x, int y, int z, int w, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<uint64_t>(&map)), "r"(shared_address(&done.word)), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      : "memory");
+}
+
 }  // namespace anyattn::cuda

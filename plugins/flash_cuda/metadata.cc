@@ -81,9 +81,20 @@ void StepMetadata::update_block_table(const StepMetadata& from, const int32_t* b
   update(batch, stream);
 }
 
+// Scratch is one block a stream: a number a block, without a lock.
+int StepMetadata::counter_set(void* scratch) const {
+  for (int i = 0; i < kCounterSets; ++i) {
+    void* held = scratches_[i].load(std::memory_order_relaxed);
+    if (!held && scratches_[i].compare_exchange_strong(held, scratch, std::memory_order_relaxed)) return i;
+    if (held == scratch) return i;
+  }
+  return -1;
+}
+
 void StepMetadata::forward(Forward call, void* stream) const {
   auto* scratch = static_cast<char*>(call.scratch);
   call.kept = kept_;
+  call.counter_set = counter_set(call.scratch);
   for (int i = 0; i < lanes_in_use_; ++i) {
     call.persistent = parts_[i];
     call.scratch = scratch + scratch_offset_[i];

@@ -3,6 +3,8 @@
 // Included by attn.h.
 #pragma once
 
+#include <atomic>
+
 #include "anyattn/attention.h"
 #include "plan.h"
 
@@ -24,6 +26,8 @@ class StepMetadata {
   void forward(Forward call, void* stream) const;
 
  private:
+  int counter_set(void* scratch) const;
+
   const Plan& plan_;
   anyattn_limits limits_;
   uint32_t mode_;
@@ -32,6 +36,7 @@ class StepMetadata {
   char* parts_[kMaxLanes] = {};  // of the persistent block
   uint64_t scratch_offset_[kMaxLanes] = {};
   uint64_t scratch_bytes_ = 0;
+  mutable std::atomic<void*> scratches_[kCounterSets] = {};  // the blocks that calls have brought: Forward::counter_set
   anyattn_batch batch_{};
   int lanes_in_use_ = 0;
   bool ready_ = false;

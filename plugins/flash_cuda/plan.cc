@@ -99,7 +99,7 @@ void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
 }  // namespace
 
 void choose_families(const Host& host, Plan& plan) {
-  static constexpr const Family* kDecode[] = {&kSm80Decode};  // best first
+  static constexpr const Family* kDecode[] = {&kSm90Decode, &kSm80Decode};  // best first
   static constexpr const Family* kPrefill[] = {&kSm90Prefill, &kSm80Prefill};
   const bool general_only = host.option("kernels", "auto") == "sm80";
   plan.num_lanes = 0;

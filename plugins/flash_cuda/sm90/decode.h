@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// How decode cuts its work on sm_90: chunks of keys, items, and one line of work a block. Included by its host code and kernels.
+// An item is up to `tokens` query tokens of one request; a unit is an item and a kv head, all its query heads. The chunks of all
+// units stand in a row that the blocks share in equal pieces, so that lengths do not matter (stream-K, arXiv:2301.03598).
+#pragma once
+
+#include <cstdint>
+
+#include "visible.cuh"
+
+namespace anyattn::flash::sm90 {
+
+inline constexpr int kChunk = 16;    // keys a warp takes at a time: the k of one product P V, and never more than one page
+inline constexpr int kWarps = 8;     // of a block
+inline constexpr int kWindow = 32;   // chunks whose block numbers a warp holds, one a lane
+inline constexpr int kMaxRows = 16;  // query tokens x query heads of a unit: the m of mma.m16n8k16
+
+// Words, so that a warp reads one in one load. An item without keys costs as much as one chunk and has none.
+struct Item {
+  int32_t first_row;       // of q
+  int32_t tokens;          // from first_row on
+  int32_t begin, end;      // chunks of the request that some row sees
+  int32_t first_position;  // of first_row in the request
+  int32_t keys;            // of the request
+  int32_t causal;
+  int32_t table_low, table_high;  // where the request's row of block_table begins, in elements
+  int32_t reserved[7];
+};
+static_assert(sizeof(Item) == 64);
+
+// What a block does: `cost` worth of work from chunk `begin` of unit (item, head) on. The block numbers of its first chunks are here too,
+// so that the first copy is one load away from the launch.
+struct Line {
+  Item item;
+  int32_t head, begin, cost, item_index;
+  int32_t first_rank, first_pieces;    // the unit at the begin: the block it begins in, pieces it is cut into (1: whole)
+  int32_t last_pieces;                 // the unit at the end, where it begins in this line and goes on in the next
+  int32_t unit_cost;                   // of a unit beside its chunks, in chunks
+  int32_t table_low, table_high;       // Batch::block_table
+  int32_t unowned_begin, unowned_end;  // rows of out that no request owns
+  int32_t reserved_too[4];
+  int32_t blocks[kWindow];
+};
+static_assert(sizeof(Line) == 256);
+// Positions of the words above.
+enum ItemWord { kFirstRow, kTokens, kItemBegin, kItemEnd, kFirstPosition, kKeys, kIsCausal, kRowLow, kRowHigh };
+enum LineWord { kLineHead = 16, kLineBegin, kLineCost, kItemIndex, kFirstRank, kFirstPieces, kLastPieces, kUnitCost };
+enum { kTableLow = 24, kTableHigh, kUnownedBegin, kUnownedEnd };
+
+struct PlanArgs {
+  Batch batch;
+  Batch* kept;
+  Item* items;          // [max items]
+  int64_t* before;      // [max items + 1], cost of the items before
+  int32_t* first_item;  // [max_num_reqs + 1]
+  Line* lines;          // [ranks]
+  Mask mask;
+  int min_query, max_query;
+  int tokens;  // of an item, at most
+  int num_kv_heads;
+  int ranks;  // blocks of the launch
+  int chunks_per_block;
+  int min_chunks;  // of a piece, where a unit is cut
+  int unit_cost;   // in chunks, counted where there are more units than blocks
+  int invariant;   // 1: no unit is cut
+};
+
+struct DecodeArgs {
+  const Line* lines;
+  const Item* items;
+  float* parts;       // [ranks][2][rows][head_size + 4]: of a unit that began earlier, that goes on; outputs, maximum, sum
+  uint32_t* tickets;  // [ranks], zero between calls: pieces done of the unit that goes on from a block
+  Rows q, out;
+  float* lse;
+  int64_t lse_token_stride, lse_head_stride;
+  float lse_factor;
+  const float* sinks;
+  float softmax_scale, soft_cap;
+  Mask mask;
+  int group, rows, num_kv_heads, chunks_per_block;
+  int depth;      // chunks on their way for a warp
+  int invariant;  // 1: sums in an order that depends on the row alone
+};
+
+inline constexpr int kStagePad = 8;  // floats after a row where warps meet: rows of a fragment lie in other banks
+inline constexpr int kPartPad = 4;   // after a row of a piece: its maximum and sum
+constexpr int chunk_bytes(int head_size) { return 2 * kChunk * head_size * 2; }
+constexpr int staged_bytes(int head_size, int rows) { return kWarps * rows * (head_size + kStagePad + 2) * 4; }
+constexpr int decode_shared_bytes(int head_size, int rows, int depth) {  // 1024 to align, 512 of barriers
+  return 1024 + kWarps * depth * chunk_bytes(head_size) + staged_bytes(head_size, rows) + 512;
+}
+
+}  // namespace anyattn::flash::sm90
