@@ -30,9 +30,9 @@ std::string words_of(const Config& c) {
               ",", c.matrix, ",", cap);
 }
 std::string words_of(const Tile& t) {
-  return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.stages, ",", t.heads,
-              ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query, ",", t.slots, ",", t.min_tiles, ",",
-              t.slack);
+  return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.share, ",",
+              t.keep_query, ",", t.stages, ",", t.heads, ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query,
+              ",", t.slots, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles);
 }
 
 std::string compile(const std::string& program, const std::string& architecture) {

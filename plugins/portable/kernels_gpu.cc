@@ -149,11 +149,12 @@ void Kernels::attend(int lane, const AttendArgs& args, void*, void* stream) cons
 }
 void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const {
   void* function = impl_->modules[lane].merge_parts;
-  const int programs = impl_->spec.lanes[lane].slots * merge_shares(impl_->spec.lanes[lane]);
+  const Tile& tile = impl_->spec.lanes[lane];
+  const int programs = tile.slots * merge_shares(tile), threads = merge_threads(tile);
   if (driver().launch_ex && vendor::overlaps(impl_->facts))
-    launch_overlapping(function, programs, kRowThreads, args, stream, "forward");
+    launch_overlapping(function, programs, threads, args, stream, "forward");
   else
-    launch(function, programs, kRowThreads, 0, args, stream, "forward");
+    launch(function, programs, threads, 0, args, stream, "forward");
 }
 void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];

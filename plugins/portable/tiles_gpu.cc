@@ -35,6 +35,18 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.min_tiles = 1;
   tile.slack = 2;  // a cut costs a merge of a few microseconds, an idle program the bytes it does not ask for
   min_blocks = 2;
+  if (!scalar && tile.warps_n == 4 && cfg.head_size <= 128 && tile.columns <= 128) {
+    // H200, 64 x 2048 of head 128: two tiles in flight and q in registers 139 us, three tiles 140; 1 x 8192 19.6 and 20.5. Codes
+    // keep the issue slots busy, so more programs share a multiprocessor: E4M3 125 us with four, 136 with three, 163 with two.
+    tile.keys = 64;
+    tile.keep_query = code_bits(cfg.rows) == 16;
+    const int blocks = code_bits(cfg.rows) == 8 ? 4 : 2;
+    if (fit_stages(cfg, tile, shared, code_bits(cfg.rows) == 4 ? 3 : 2, blocks) && tile.stages >= 2) {
+      min_blocks = blocks;
+      return;
+    }
+    tile.keep_query = 0;
+  }
   for (tile.keys = 64; tile.keys >= 32; tile.keys /= 2) {
     if (fit_stages(cfg, tile, shared, 3, 2) && tile.stages >= 2) return;
     min_blocks = 1;
@@ -48,6 +60,21 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   min_blocks = 1;
 }
 
+// MLA: eight warps make the scores of all keys of a step together, then each multiplies them with its own columns, so that a key
+// is read once for up to 64 heads. False where the device has no room for it.
+bool latent_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int rows) {
+  tile.rows = rows;
+  tile.warps_m = rows / 16;
+  tile.warps_n = 8 / tile.warps_m;
+  tile.m_tiles = 1;
+  tile.share = 1;
+  tile.columns = padded_to(cfg.head_size_v, tile.warps_n * row_step(cfg));
+  tile.keys = rows < 64 ? 64 : 32;  // a warp's keys: 8 or 16
+  tile.min_tiles = 1;
+  tile.slack = 2;
+  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 4, 1) && tile.stages >= 2;
+}
+
 // 128 rows a program. Eight warps of 16 rows, twice a multiprocessor: four of 32 rows read less shared memory, but spill and
 // leave two warps a scheduler (H200, 1 x 16384 causal: 177 against 209 TFLOP/s).
 void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
@@ -56,7 +83,8 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
   tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);
   tile.keys = 64;
   tile.min_tiles = 4;
-  tile.slack = 10;  // a cut costs a second start of about 15 us and a merge of 128 rows
+  tile.slack = 10;  // a cut costs a second start and a merge of 128 rows
+  tile.cut_tiles = 10;
   min_blocks = 1;
   if (cfg.head_size <= 128 && tile.columns <= 128) {
     tile.warps_m = 8;
@@ -84,11 +112,17 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
   const bool scalar = !cfg.matrix || cfg.kind == kF32;
   constexpr int kAll = std::numeric_limits<int>::max();
   spec.num_lanes = scalar || spec.direct ? 1 : 2;
-  if (spec.direct && !scalar)
-    prefill_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
-  else
-    decode_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
-  if (spec.num_lanes == 2) prefill_tile(cfg, facts, spec.lanes[1], spec.min_blocks[1]);
+  const int rows = cfg.group <= 16 ? 16 : cfg.group <= 32 ? 32 : 64;
+  if (cfg.latent && !scalar && latent_tile(cfg, facts, spec.lanes[0], rows) && latent_tile(cfg, facts, spec.lanes[1], 64)) {
+    spec.num_lanes = rows < 64 ? 2 : 1;
+  } else {
+    for (Tile& tile : spec.lanes) tile = {};
+    if (spec.direct && !scalar)
+      prefill_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
+    else
+      decode_tile(cfg, facts, spec.lanes[0], spec.min_blocks[0]);
+    if (spec.num_lanes == 2) prefill_tile(cfg, facts, spec.lanes[1], spec.min_blocks[1]);
+  }
   for (int i = 0; i < spec.num_lanes; ++i) {
     Tile& tile = spec.lanes[i];
     fill_units(cfg, tile);

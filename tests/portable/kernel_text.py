@@ -17,7 +17,7 @@ TARGETS = ("gfx90a", "gfx942", "gfx1100")
 KERNELS = ("attend.inl", "plan.inl", "memory.inl", "entries.inl", "shared.h", "formats.inl")
 # Config and Tile in the order of shared.h: head 128, 4 query heads a kv head; tiles as a device with 64 KiB takes them.
 CONFIG = "{kind},{rows},{kind},128,128,128,0,4,8,16,0,-1,-1,0,0,0,0,1,0,1,0,0.0f"
-TILE = "16,32,128,1,4,1,1,4,4,8,0,2147483647,220,1,2"
+TILE = "16,32,128,1,4,1,0,0,1,4,4,8,0,2147483647,220,1,2,0"
 
 
 def lines(folder):

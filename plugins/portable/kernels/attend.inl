@@ -87,25 +87,27 @@ AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
   }
 }
 
+// Lanes that are a power of two share a row, each taking every so many pieces of it: no division, and few addresses.
 AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
   const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
   AA_UNROLL_COPIES
-  for (int n = 0; n < (tile.keys * kChunksK + kThreads - 1) / kThreads; ++n) {
-    const int i = thread() + n * kThreads;
-    if ((tile.keys * kChunksK) % kThreads != 0 && i >= tile.keys * kChunksK) break;
-    const int row = i / kChunksK, chunk = i % kChunksK;
-    const int64_t offset = tiles.offsets(stage)[2 * row];
-    tiles.fill_k(stage, row, chunk, k, offset);
+  for (int n = 0; n < (tile.keys + kRowsK - 1) / kRowsK * kPerLaneK; ++n) {
+    const int row = thread() / kLanesK + n / kPerLaneK * kRowsK, piece = thread() % kLanesK + n % kPerLaneK * kLanesK;
+    if (tile.keys % kRowsK != 0 && row >= tile.keys) break;
+    tiles.fill_k(stage, row, piece, k, tiles.offsets(stage)[2 * row]);
+  }
+  const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
+  AA_UNROLL
+  for (int n = 0; kScaleBytes > 0 && n < kLookups; ++n) {
+    const int row = thread() + n * kThreads;
+    if (row < tile.keys) tiles.fill_scales(stage, row, k, v, tiles.offsets(stage)[2 * row], tiles.offsets(stage)[2 * row + 1]);
   }
   if (cfg.latent) return;
-  const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
   AA_UNROLL_COPIES
-  for (int n = 0; n < (tile.keys * kChunksV + kThreads - 1) / kThreads; ++n) {
-    const int i = thread() + n * kThreads;
-    if ((tile.keys * kChunksV) % kThreads != 0 && i >= tile.keys * kChunksV) break;
-    const int row = i / kChunksV, chunk = i % kChunksV;
-    const int64_t offset = tiles.offsets(stage)[2 * row + 1];
-    tiles.fill_v(stage, row, chunk, u.column, v, offset);
+  for (int n = 0; n < (tile.keys + kRowsV - 1) / kRowsV * kPerLaneV; ++n) {
+    const int row = thread() / kLanesV + n / kPerLaneV * kRowsV, piece = thread() % kLanesV + n % kPerLaneV * kLanesV;
+    if (tile.keys % kRowsV != 0 && row >= tile.keys) break;
+    tiles.fill_v(stage, row, piece, u.column, v, tiles.offsets(stage)[2 * row + 1]);
   }
 }
 
@@ -147,6 +149,7 @@ AA_FN float biased(float s, float scale, float slope, int key, int p) {
 // Running state of the rows that a lane holds.
 struct State {
   Accumulator o;
+  QueryOperands q;
   float maximum[kLaneRows], sum[kLaneRows];
 };
 
@@ -194,29 +197,32 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       barrier();
     }
     const RowOffsets ahead = find_rows(a, batch, u, u.first_key + (next + 1) * tile.keys);
-    Scores s;
-    dot_qk(tiles, stage, s);
+    if (step == 0) keep_query(tiles, state.q);
+    Scores own;
+    dot_qk(tiles, stage, state.q, own);
     const bool masked = first < all_begin || first + tile.keys > all_end;
     AA_UNROLL
     for (int i = 0; i < kLaneRows; ++i) {
       AA_UNROLL
       for (int j = 0; j < kLaneKeys; ++j) {
         const int key = first + key_of(j);
-        s.at[i][j] = biased(s.at[i][j], scale, slope[i], key, position[i]);
-        if (masked && (key < begin[i] || key >= end[i])) s.at[i][j] = -kInfinity;
+        own.at[i][j] = biased(own.at[i][j], scale, slope[i], key, position[i]);
+        if (masked && (key < begin[i] || key >= end[i])) own.at[i][j] = -kInfinity;
       }
     }
+    SeenScores s;
+    share_scores(tiles, own, s);
     AA_UNROLL
     for (int i = 0; i < kLaneRows; ++i) {
       float top = state.maximum[i];
       AA_UNROLL
-      for (int j = 0; j < kLaneKeys; ++j) top = larger(top, s.at[i][j]);
+      for (int j = 0; j < kLaneSeen; ++j) top = larger(top, s.at[i][j]);
       top = row_max(top);
       const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
       const float shrink = exp2_of(state.maximum[i] * factor - base);
       float sum = 0;
       AA_UNROLL
-      for (int j = 0; j < kLaneKeys; ++j) {
+      for (int j = 0; j < kLaneSeen; ++j) {
         s.at[i][j] = exp2_of(s.at[i][j] * factor - base);
         sum += s.at[i][j];
       }
@@ -342,7 +348,7 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
 
 AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   barrier();  // nobody reads keys any more: their memory takes the accumulators, or the next unit's keys
-  if (tile.warps_n == 1) return finish_rows(a, u, state, part);
+  if (tile.warps_n == 1 || tile.share) return finish_rows(a, u, state, part);
   join_warps(a, u, tiles, state, part);
   barrier();
 }

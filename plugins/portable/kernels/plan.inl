@@ -76,11 +76,11 @@ AA_FN bool deal_whole(const Lane& lane, int num_items, int64_t num_tiles) {
     lane.order[before] = i;
   }
   scan(seen, &total);
-  if ((int64_t)total * tile.head_units < tile.slots) return false;
+  if ((int64_t)total * tile.head_units < tile.slots && tile.cut_tiles == 0) return false;
   for (int s = thread(); s < tile.slots; s += num_threads()) {
     int64_t work = 0;
     for (int round = 0; dealt(s, round) < units; ++round) work += lane.items[lane.order[dealt(s, round) / tile.head_units]].tiles;
-    busy += work * tile.slots * 100 > num_tiles * tile.head_units * (100 + tile.slack);
+    busy += (work - tile.cut_tiles) * tile.slots * 100 > num_tiles * tile.head_units * (100 + tile.slack);
   }
   scan(busy, &total);
   return total == 0;

@@ -53,6 +53,8 @@ struct Tile {
   int warps_m;     // warps side by side over rows
   int warps_n;     // warps side by side over keys
   int m_tiles;     // tiles of 16 rows a warp
+  int share;       // 1: warps_n share their scores and cut the columns; 0: they cut the keys all the way
+  int keep_query;  // 1: q's operands stay in registers
   int stages;      // tiles of keys in flight
   int heads;       // query heads in a unit
   int tokens;      // query tokens in a unit
@@ -62,6 +64,7 @@ struct Tile {
   int slots;       // programs of the launch
   int min_tiles;   // least work of a program
   int slack;       // per cent that the busiest program may do above the mean so that no unit is cut
+  int cut_tiles;   // tiles in whose time a unit is cut and merged: so many more may the busiest program do
 };
 
 // The batch of metadata_update, kept on the device so that a captured launch finds the newest one.
@@ -217,18 +220,22 @@ constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
   return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
 }
 constexpr int body_bytes(const Config& cfg, const Tile& tile) {
-  const int keys = tile.stages * stage_bytes(cfg, tile), staged = tile.warps_n * tile.rows * (tile.columns + 8) * 4;
+  const int keys = tile.stages * stage_bytes(cfg, tile);
+  const int staged = tile.warps_n > 1 && !tile.share ? tile.warps_n * tile.rows * (tile.columns + 8) * 4 : 0;
   return keys > staged ? keys : staged;
 }
-constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V
-  return cfg.kind == kF32 || !cfg.matrix ? tile.rows * tile.keys * 4 : 0;
+constexpr int score_pitch(const Tile& tile) { return tile.share ? tile.keys + 8 : tile.keys; }
+constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V, or scores that warps share
+  return cfg.kind == kF32 || !cfg.matrix || tile.share ? tile.rows * score_pitch(tile) * 4 : 0;
 }
 constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
   return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + tile.stages * tile.keys * 16 +
          2 * tile.warps_n * tile.rows * 4;
 }
 
-// Programs that share the rows of one merge.
-constexpr int merge_shares(const Tile& tile) { return tile.rows > 16 ? tile.rows / 8 : 4; }
+// Programs that share the rows of one merge, and the threads of each. Wide rows are few and long.
+constexpr bool has_wide_rows(const Tile& tile) { return tile.columns >= 256; }
+constexpr int merge_shares(const Tile& tile) { return has_wide_rows(tile) ? 16 : tile.rows > 16 ? tile.rows / 8 : 4; }
+constexpr int merge_threads(const Tile& tile) { return has_wide_rows(tile) ? 512 : 128; }
 
 }  // namespace anyattn::portable

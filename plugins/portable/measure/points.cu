@@ -2,13 +2,14 @@
 // Times the backends of a plugin file on the first CUDA device: decode in graphs over cold tables, prefill rested. Checks
 // every point against float32 first (caches with codes: against the rows before they were coded). No part of the build:
 //   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include plugins/portable/measure/points.cu -o points
-//   ./points FILE.so decode | prefill | mla [few] [FORMAT]...
+//   ./points FILE.so decode | prefill | mla [BATCHxCONTEXT]... [FORMAT]...
 #include <anyattn/plugin.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -423,7 +424,7 @@ double graph_us(cudaStream_t stream, int calls, F&& record, double pause_s = 0) 
   CHECK(cudaStreamSynchronize(stream));
   std::vector<double> times;
   double spent = 0;
-  for (int i = 0; i < 30 && (i < 5 || spent < 40); ++i) {
+  for (int i = 0; i < (pause_s > 0 ? 10 : 30) && (i < 5 || spent < 40); ++i) {
     if (pause_s > 0) {  // rested: a pause, a millisecond of light work that brings the clock back, one replay
       usleep(static_cast<unsigned>(pause_s * 1e6));
       for (int n = 0; n < 20; ++n) neighbour<<<1024, 256, 0, stream>>>(light_weights, light_x, light_y);
@@ -481,14 +482,11 @@ int main(int count, char** argument) {
   });
   std::printf("neighbour %.2f us\n", between);
 
-  bool few = false;
-  std::vector<std::string> formats;
-  for (int i = 3; i < count; ++i) {
-    if (std::string(argument[i]) == "few")
-      few = true;
-    else
-      formats.push_back(argument[i]);
-  }
+  std::vector<std::string> formats, points;
+  for (int i = 3; i < count; ++i) (std::isdigit(argument[i][0]) ? points : formats).push_back(argument[i]);
+  const auto wanted = [&](size_t batch, int n) {
+    return points.empty() || std::ranges::count(points, std::to_string(batch) + "x" + std::to_string(n));
+  };
   if (formats.empty()) formats.push_back("bfloat16");
   // Back to back; with `in_model` also with the neighbour between two calls, its time taken off.
   const auto time_decode = [&](const Model& m, const std::vector<int>& lens, int page, const char* name, bool in_model) {
@@ -523,15 +521,13 @@ int main(int count, char** argument) {
     for (int batch : {1, 8, 64, 256})
       for (int n : {500, 1000, 2048, 8192, 32768}) {
         if (n == 1000 && batch > 8) continue;
-        if (few && !((batch == 1 && (n == 500 || n == 8192)) || (batch == 8 && n == 2048) || (batch == 64 && n == 2048)))
-          continue;
-        shapes.push_back({"", std::vector<int>(batch, n)});
+        if (wanted(static_cast<size_t>(batch), n)) shapes.push_back({"", std::vector<int>(batch, n)});
       }
     std::mt19937_64 generator(64);
     std::vector<int> spread(64), skew(64, 512);
     for (int& n : spread) n = static_cast<int>(std::exp2(7 + 7 * std::uniform_real_distribution<>(0, 1)(generator)));
     skew[17] = 32768;
-    if (!few) {
+    if (points.empty()) {
       shapes.push_back({"spread", spread});
       shapes.push_back({"skew", skew});
     }
@@ -543,12 +539,13 @@ int main(int count, char** argument) {
       for (int heads : {16, 128})
         for (int batch : {1, 32, 128})
           for (int n : {1024, 4096, 16384}) {
-            if (few && n != 4096 && !(batch == 32 && n == 16384)) continue;
+            if (!wanted(static_cast<size_t>(batch), n)) continue;
             time_decode({.heads = heads, .kv_heads = 1, .head = 576, .head_v = 512, .latent = true, .format = format},
                         std::vector<int>(static_cast<size_t>(batch), n), 64, "", false);
           }
   } else {
     for (const auto& [batch, n] : {std::pair(1, 512), {1, 2048}, {4, 4096}, {1, 16384}}) {
+      if (!wanted(static_cast<size_t>(batch), n)) continue;
       const Model m;
       Point point(s, m, std::vector<int>(static_cast<size_t>(batch), n), n, 16, 6);
       const double off = point.check(stream);

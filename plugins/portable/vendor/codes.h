@@ -102,46 +102,84 @@ AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four
   }
 }
 
-// s += q k over `steps` times 32 bytes of the keys' rows from `at` on, against q from `query_at` on.
+// All of q's operands, where they stay in registers.
+constexpr bool kKeepQuery = tile.keep_query && cfg.matrix && cfg.kind != kF32 && cfg.rows != kRowsRecord;
+struct QueryOperands {
+  Four at[kKeepQuery ? query_parts(cfg) : 1][kKeepQuery ? tile.m_tiles : 1][kKeepQuery ? kHead / 16 : 1];
+};
+AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
+  AA_UNROLL
+  for (int part = 0; kKeepQuery && part < query_parts(cfg); ++part) AA_UNROLL
+  for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL
+  for (int d = 0; d < kCodesK / 32; ++d) {
+    Four some[kPack];
+    load_query_operands(tiles, part, m, d * 32 * kPack, some);
+    AA_UNROLL
+    for (int j = 0; j < kPack; ++j) q.at[part][m][d * kPack + j] = some[j];
+  }
+}
+
+AA_FN void clear(Scores& s) {
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
+}
+
+// s += q k over `steps` times 32 bytes of the keys' rows from `at` on, against q from `query_at` on. A matrix load takes 32 bytes
+// of 16 keys, or 64 of 8.
 template <int kPackOf>
-AA_FN void dot_span(const Tiles& tiles, int stage, int at, int steps, int query_at, Scores& s) {
+AA_FN void dot_span(const Tiles& tiles, int stage, const QueryOperands& kept, int at, int steps, int query_at, Scores& s) {
+  constexpr int kLoads = kWarpKeys > 8 ? kWarpKeys / 16 : 1, kHalves = kWarpKeys > 8 ? 2 : 1;
   unsigned zeros[kWarpKeys / 8];
   AA_UNROLL
   for (int n = 0; kPackOf == 4 && n < kWarpKeys / 8; ++n)
     zeros[n] = zero_of(tiles.k(stage, warp_n() * kWarpKeys + n * 8 + lane() / 4), kCodesK) * kBoth | kMagic;
+  Four k[kLoads];
+  Scores odd;  // where a step is one product a warp, two sums halve the chain of them
+  clear(odd);
   AA_UNROLL
   for (int d = 0; d < steps; ++d) {
+    Scores& sum = kHalves == 1 && d % 2 == 1 ? odd : s;
     Four q[query_parts(cfg)][tile.m_tiles][kPackOf];
     AA_UNROLL
     for (int part = 0; part < query_parts(cfg); ++part) AA_UNROLL
-    for (int m = 0; m < tile.m_tiles; ++m) load_query_operands(tiles, part, m, query_at + d * 32 * kPackOf, q[part][m]);
-    AA_UNROLL
-    for (int n = 0; n < kWarpKeys / 16; ++n) {
-      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + lane() / 16 * 8;
-      const Four k = load_matrices(tiles.start + (tiles.k_at(stage, key) + at + d * 32 + lane() / 8 % 2 * 16));
-      const bool special = kPackOf == 2 && has_special(k);
+    for (int m = 0; m < tile.m_tiles; ++m) {
+      if constexpr (!kKeepQuery) load_query_operands(tiles, part, m, query_at + d * 32 * kPackOf, q[part][m]);
       AA_UNROLL
-      for (int half = 0; half < 2; ++half) AA_UNROLL
+      for (int j = 0; kKeepQuery && j < kPackOf; ++j) q[part][m][j] = kept.at[part][m][d * kPackOf + j];
+    }
+    AA_UNROLL
+    for (int n = 0; n < kLoads; ++n) {
+      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 8 + (kHalves == 2 ? lane() / 16 * 8 : 0);
+      const int part_of_row = at + d * 32 + (kHalves == 2 ? lane() / 8 % 2 : lane() / 8) * 16;
+      if (kHalves == 2 || d % 2 == 0) k[n] = load_matrices(tiles.start + (tiles.k_at(stage, key) + part_of_row));
+      const bool special = kPackOf == 2 && has_special(k[n]);
+      AA_UNROLL
+      for (int half = 0; half < kHalves; ++half) AA_UNROLL
       for (int j = 0; j < kPackOf; ++j) {
+        const int first = kHalves == 2 ? 2 * half : d % 2 * 2;
         unsigned b[2];
         AA_UNROLL
         for (int e = 0; e < 2; ++e) {
           constexpr int kWord = kPackOf > 1 ? kPackOf / 2 : 1;  // operands that one word gives
           if (kPackOf == 1)
-            b[e] = of_rope(k.at[2 * half + e]);
+            b[e] = of_rope(k[n].at[first + e]);
           else
-            b[e] = pair_of_codes(k.at[2 * half + j / kWord], j % kWord * 2 + e, zeros[2 * n + half], special);
+            b[e] = pair_of_codes(k[n].at[first + j / kWord], j % kWord * 2 + e, zeros[kHalves * n + half], special);
         }
         AA_UNROLL
         for (int part = 0; part < query_parts(cfg); ++part) AA_UNROLL
         for (int m = 0; m < tile.m_tiles; ++m) {
-          float(*to)[kLaneKeys] = &s.at[2 * m];
+          float(*to)[kLaneKeys] = &sum.at[2 * m];
           const int c = 4 * n + 2 * half;
           multiply(to[0][c], to[0][c + 1], to[1][c], to[1][c + 1], q[part][m][j], b[0], b[1]);
         }
       }
     }
   }
+  AA_UNROLL
+  for (int i = 0; kHalves == 1 && i < kLaneRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] += odd.at[i][j];
 }
 
 AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by, Scores& s) {
@@ -152,23 +190,18 @@ AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by
     for (int i = 0; i < kLaneRows; ++i) s.at[i][j] += by.at[i][j] * scale;
   }
 }
-AA_FN void clear(Scores& s) {
-  AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
-  for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
-}
 
 // S [rows of the warp][its keys] = Q K^T.
-AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
+AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores& s) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_qk(tiles, stage, s);
   } else if constexpr (cfg.rows == kRowsRecord) {
     clear(s);
-    dot_span<1>(tiles, stage, kRecordRope, (cfg.head_size - kRecordLatent) / 16, kRecordLatent * 2, s);
+    dot_span<1>(tiles, stage, q, kRecordRope, (cfg.head_size - kRecordLatent) / 16, kRecordLatent * 2, s);
     for (int group = 0; group < kRecordLatent / kRecordTile; ++group) {
       Scores part;
       clear(part);
-      dot_span<2>(tiles, stage, group * kRecordTile, kRecordTile / 32, group * kRecordTile * 2, part);
+      dot_span<2>(tiles, stage, q, group * kRecordTile, kRecordTile / 32, group * kRecordTile * 2, part);
       add_scaled(tiles, stage, group, part, s);
     }
   } else {
@@ -176,10 +209,10 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) {
     if constexpr (has_row_scales(cfg.rows)) {
       Scores part;
       clear(part);
-      dot_span<kPack>(tiles, stage, 0, kCodesK / 32, 0, part);
+      dot_span<kPack>(tiles, stage, q, 0, kCodesK / 32, 0, part);
       add_scaled(tiles, stage, 0, part, s);
     } else {
-      dot_span<kPack>(tiles, stage, 0, kCodesK / 32, 0, s);
+      dot_span<kPack>(tiles, stage, q, 0, kCodesK / 32, 0, s);
     }
   }
 }
@@ -190,11 +223,11 @@ struct Weights {
   Four at[tile.m_tiles];
   unsigned factors[2];
 };
-AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const Scores& p, Weights& w) {
+AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const SeenScores& p, Weights& w) {
   float scale[4], power[4];
   AA_UNROLL
   for (int j = 0; kOwnScales && j < 4; ++j) {
-    const int key = key_of(4 * n + j);
+    const int key = seen_key_of(4 * n + j);
     scale[j] = own_scale(cfg.latent ? tiles.k(stage, key) : tiles.v(stage, key), kCodesV, group);
     if (!kHalf) continue;
     power[j] = fminf(fmaxf(float_of_bits(bits_of(scale[j]) & 0x7f800000u), 0x1p-14f), 0x1p7f);
@@ -217,26 +250,27 @@ AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const S
 }
 
 // O [rows of the warp][columns] += P V over the warp's keys.
-AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
+AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_pv(tiles, stage, column, p, o);
   } else {
     constexpr int kStep = 16 * kPack;  // columns of one load
     AA_UNROLL
-    for (int n = 0; n < kWarpKeys / 16; ++n) {
+    for (int n = 0; n < kSeenKeys / 16; ++n) {
       Weights w;
-      const int key = warp_n() * kWarpKeys + n * 16 + lane() % 16;
-      const int at = cfg.latent ? tiles.k_at(stage, key) + column * code_bits(cfg.rows) / 8 : tiles.v_at(stage, key);
+      const int key = (tile.share ? 0 : warp_n() * kWarpKeys) + n * 16 + lane() % 16, from = column + first_column();
+      const int at = cfg.latent ? tiles.k_at(stage, key) + from * code_bits(cfg.rows) / 8
+                                : tiles.v_at(stage, key) + first_column() * code_bits(cfg.rows) / 8;
       const SharedAt row = tiles.start + at + lane() / 16 * 16;
       unsigned zeros[2];
       AA_UNROLL
       for (int half = 0; kPack == 4 && half < 2; ++half)
-        zeros[half] = zero_of(tiles.v(stage, key_of(4 * n + 2 * half)), kCodesV) |
-                      zero_of(tiles.v(stage, key_of(4 * n + 2 * half + 1)), kCodesV) << 16 | kMagic;
+        zeros[half] = zero_of(tiles.v(stage, seen_key_of(4 * n + 2 * half)), kCodesV) |
+                      zero_of(tiles.v(stage, seen_key_of(4 * n + 2 * half + 1)), kCodesV) << 16 | kMagic;
       AA_UNROLL
-      for (int c = 0; c < tile.columns / kStep; ++c) {
+      for (int c = 0; c < kWarpColumns / kStep; ++c) {
         if (c == 0 || (cfg.rows == kRowsRecord && c * kStep % kRecordTile == 0))
-          load_weights(tiles, stage, n, (column + c * kStep) / kRecordTile, p, w);
+          load_weights(tiles, stage, n, (from + c * kStep) / kRecordTile, p, w);
         const Four v = load_transposed(row + c * 32);
         const bool special = has_special(v);
         AA_UNROLL

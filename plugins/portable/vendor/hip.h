@@ -77,7 +77,9 @@ AA_FN void wait_loads(int) {}
 
 #include "simt.h"
 
-AA_FN void dot_qk(const Tiles& tiles, int stage, Scores& s) { scalar_qk(tiles, stage, s); }
-AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
+struct QueryOperands {};
+AA_FN void keep_query(const Tiles&, QueryOperands&) {}
+AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands&, Scores& s) { scalar_qk(tiles, stage, s); }
+AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   scalar_pv(tiles, stage, column, p, o);
 }

@@ -15,7 +15,9 @@ constexpr int kRowCodesK = code_bytes(cfg, cfg.head_size), kRowCodesV = cfg.head
 constexpr int kScaleBytes = has_row_scales(cfg.rows) ? 4 : 0;
 constexpr int piece_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1; }
 constexpr int kPieceK = piece_of(row_bytes(cfg, cfg.head_size)), kPieceV = piece_of(kRowCodesV + kScaleBytes);
-constexpr int kChunksK = (kCodesK + kScaleBytes) / kPieceK, kChunksV = (kCodesV + kScaleBytes) / kPieceV;
+constexpr int power_of_two_in(int n) { return n % 64 == 0 ? 32 : n & -n; }
+constexpr int kLanesK = power_of_two_in(kCodesK / kPieceK), kPerLaneK = kCodesK / kPieceK / kLanesK;
+constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
 constexpr int kPitchQ = query_pitch(cfg), kPitchK = tile_pitch(cfg, cfg.head_size), kPitchV = tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
 constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
@@ -25,16 +27,22 @@ constexpr int kHalfRotation =
     1 << log2_int(cfg.head_size) / 2;  // H H = head_size: divided off in two steps, for float16's sake
 constexpr float kScoreFactor = kRotated ? (float)kHalfRotation / cfg.head_size : 1;
 constexpr int kWarpKeys = tile.keys / tile.warps_n;
-constexpr int kLaneRows = 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneColumns = tile.columns / 4;
+constexpr int kWarpColumns = tile.share ? tile.columns / tile.warps_n : tile.columns;
+constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;  // whose probabilities a warp multiplies with V
+constexpr int kLaneRows = 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneSeen = kSeenKeys / 4;
+constexpr int kLaneColumns = kWarpColumns / 4;
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
 constexpr int kWeightsBytes = weights_bytes(cfg, tile);
 constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
-constexpr int kMergeThreads = 128, kMergeShares = merge_shares(tile);
+constexpr int kMergeThreads = merge_threads(tile), kMergeShares = merge_shares(tile);
 constexpr int kLookups = (tile.keys + kThreads - 1) / kThreads;
-constexpr int kRowLanes = 32;
+constexpr int kRowLanes = 32, kRowsK = kThreads / kLanesK, kRowsV = kThreads / kLanesV;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
+};
+struct SeenScores {
+  float at[kLaneRows][kLaneSeen];
 };
 struct Accumulator {
   float at[kLaneRows][kLaneColumns];
@@ -46,8 +54,12 @@ AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
 AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
 AA_FN int row_of(int i) { return (warp_m() * tile.m_tiles + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
 AA_FN int key_of(int j) { return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2; }
+AA_FN int seen_key_of(int j) { return tile.share ? j / 2 * 8 + lane() % 4 * 2 + j % 2 : key_of(j); }
+AA_FN int first_column() { return tile.share ? warp_n() * kWarpColumns : 0; }
 // Columns of a lane in ascending order, and the accumulator of each: kPack * 2 neighbours of every kPack * 8.
-AA_FN int column_of(int c) { return c / (2 * kPack) * (8 * kPack) + lane() % 4 * (2 * kPack) + c % (2 * kPack); }
+AA_FN int column_of(int c) {
+  return first_column() + c / (2 * kPack) * (8 * kPack) + lane() % 4 * (2 * kPack) + c % (2 * kPack);
+}
 AA_FN constexpr int slot_of(int c) { return c / (2 * kPack) * (2 * kPack) + c % kPack * 2 + c / kPack % 2; }
 AA_FN unsigned word_at(const char* at) { return *(const unsigned*)at; }  // of a tile's row, or a record
 AA_FN int row_lane() { return lane(); }
@@ -57,7 +69,7 @@ AA_FN float largest_of_group(float x) {
   for (int mask = 16; mask; mask /= 2) x = larger(x, from_lane_xor(x, mask));
   return x;
 }
-AA_FN bool first_lane_of_row() { return lane() % 4 == 0; }
+AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (!tile.share || warp_n() == 0); }
 AA_FN float row_max(float x) {
   x = larger(x, from_lane_xor(x, 1));
   return larger(x, from_lane_xor(x, 2));
@@ -183,20 +195,25 @@ struct Tiles {
   AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
     load_chunk<16>(start + (q_at(row) + chunk * 16), base_of, offset);
   }
-  AA_FN void fill_k(int stage, int row, int chunk, const char* base_of, int64_t offset) const {
-    const int at = chunk * kPieceK;
-    const bool scale = at >= kCodesK, inside = kRowCodesK == kCodesK || scale || at < kRowCodesK;
-    load_chunk<kPieceK>(start + (k_at(stage, row) + at), base_of + (scale ? at - kCodesK + kRowCodesK : at),
-                        inside ? offset : -1);
+  AA_FN void fill_k(int stage, int row, int piece, const char* base_of, int64_t offset) const {
+    const int at = piece * kPieceK;
+    const bool inside = kRowCodesK == kCodesK || at < kRowCodesK;
+    load_chunk<kPieceK>(start + (k_at(stage, row) + at), base_of + at, inside ? offset : -1);
   }
-  AA_FN void fill_v(int stage, int row, int chunk, int column, const char* base_of, int64_t offset) const {
-    const int at = chunk * kPieceV, first = column * code_bits(cfg.rows) / 8 + at;
-    const bool scale = at >= kCodesV, inside = kRowCodesV % kCodesV == 0 || scale || first < kRowCodesV;
-    const char* from = base_of + (scale ? at - kCodesV + kRowCodesV : first);
+  AA_FN void fill_v(int stage, int row, int piece, int column, const char* base_of, int64_t offset) const {
+    const int at = piece * kPieceV, first = column * code_bits(cfg.rows) / 8 + at;
+    const bool inside = kRowCodesV % kCodesV == 0 || first < kRowCodesV;
     if constexpr (kPieceV >= 4)
-      load_chunk<kPieceV>(start + (v_at(stage, row) + at), from, inside ? offset : -1);
+      load_chunk<kPieceV>(start + (v_at(stage, row) + at), base_of + first, inside ? offset : -1);
     else
-      v(stage, row)[at] = inside && offset >= 0 ? from[offset] : 0;
+      v(stage, row)[at] = inside && offset >= 0 ? base_of[offset + first] : 0;
+  }
+  AA_FN void fill_scales(int stage, int row, const char* k_of, const char* v_of, int64_t k_offset, int64_t v_offset) const {
+    load_chunk<4>(start + (k_at(stage, row) + kCodesK), k_of + kRowCodesK, k_offset);
+    if constexpr (kPieceV >= 4)
+      load_chunk<4>(start + (v_at(stage, row) + kCodesV), v_of + kRowCodesV, v_offset);
+    else
+      for (int b = 0; b < 4; ++b) v(stage, row)[kCodesV + b] = v_offset < 0 ? 0 : v_of[v_offset + kRowCodesV + b];
   }
 };
 
@@ -258,6 +275,20 @@ AA_FN float query_element(const Tiles& tiles, int row, int i) {
   return query_parts(cfg) == 2 ? value + load_any(cfg.kind, tiles.q(row, 1), i) : value;
 }
 
+// Scores of all keys of the tile, from the warps that have them.
+AA_FN void share_scores(const Tiles& tiles, const Scores& own, SeenScores& seen) {
+  constexpr int kPitch = score_pitch(tile);
+  AA_UNROLL
+  for (int i = 0; tile.share && i < kLaneRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneKeys; j += 2)
+    store_two(tiles.weights() + row_of(i) * kPitch + key_of(j), own.at[i][j], own.at[i][j + 1]);
+  if (tile.share) barrier();
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneSeen; ++j)
+    seen.at[i][j] = tile.share ? tiles.weights()[row_of(i) * kPitch + seen_key_of(j)] : own.at[i][j];
+}
+
 // S = Q K^T, elementwise: each lane sums its own elements.
 AA_FN void scalar_qk(const Tiles& tiles, int stage, Scores& s) {
   AA_UNROLL
@@ -282,7 +313,7 @@ AA_FN void scalar_qk(const Tiles& tiles, int stage, Scores& s) {
 }
 
 // O += P V likewise; P goes through shared memory, where the lanes of a row find each other's.
-AA_FN void scalar_pv(const Tiles& tiles, int stage, int column, const Scores& p, Accumulator& o) {
+AA_FN void scalar_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   float* weights = tiles.weights();
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
