@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `cmake --install` lays down, in two components that find_package(anyattn COMPONENTS ...) knows:
-#   sdk      headers, C++ comfort, conformance kit, anyattn_add_plugin(): all a plugin's author needs
-#   runtime  the library with its API headers, default.yaml, models.yaml, plugins, the command
+# What `cmake --install` lays down, by component; the first two are what find_package(anyattn COMPONENTS ...) knows:
+#   sdk                          headers, C++ comfort, conformance kit, anyattn_add_plugin(): all a plugin's author needs
+#   runtime                      the library with its API headers, default.yaml, models.yaml, the program that tries plugins
+#   tools                        the command
+#   plugins-cpu, -cuda, -hip     our plugins, by kind of device
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/anyattn)
 

@@ -121,10 +121,10 @@ function(anyattn_add_conformance_test target)
   set_tests_properties(conformance.${target} PROPERTIES TIMEOUT ${arg_TIMEOUT})
 endfunction()
 
-# anyattn_install_plugin(TARGET [DESTINATION dir]): installs a plugin of anyattn_add_plugin with its sidecar into dir/<folder>;
-# dir is where the default configuration of the same prefix looks, unless said.
+# anyattn_install_plugin(TARGET [DESTINATION dir] [COMPONENT name]): installs a plugin of anyattn_add_plugin with its sidecar into
+# dir/<folder>; dir is where the default configuration of the same prefix looks, the component is runtime, unless said.
 function(anyattn_install_plugin target)
-  cmake_parse_arguments(arg "" "DESTINATION" "" ${ARGN})
+  cmake_parse_arguments(arg "" "DESTINATION;COMPONENT" "" ${ARGN})
   get_target_property(folder ${target} ANYATTN_PLUGIN_FOLDER)
   get_target_property(sidecar ${target} ANYATTN_PLUGIN_SIDECAR)
   if(NOT folder)
@@ -134,8 +134,11 @@ function(anyattn_install_plugin target)
   if(NOT arg_DESTINATION)
     set(arg_DESTINATION ${CMAKE_INSTALL_LIBDIR}/anyattn/plugins)
   endif()
-  install(TARGETS ${target} LIBRARY DESTINATION ${arg_DESTINATION}/${folder} COMPONENT runtime)
+  if(NOT arg_COMPONENT)
+    set(arg_COMPONENT runtime)
+  endif()
+  install(TARGETS ${target} LIBRARY DESTINATION ${arg_DESTINATION}/${folder} COMPONENT ${arg_COMPONENT})
   if(sidecar)
-    install(FILES ${sidecar} DESTINATION ${arg_DESTINATION}/${folder} COMPONENT runtime)
+    install(FILES ${sidecar} DESTINATION ${arg_DESTINATION}/${folder} COMPONENT ${arg_COMPONENT})
   endif()
 endfunction()

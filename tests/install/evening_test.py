@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""sdk/README.md as it stands: its commands and files, one after the other, in an empty folder against an installed tree; then what a
-platform team and an attacker do with the bundle.
+"""The packages of this build in a root of their own; then sdk/README.md as it stands: its commands and files, one after the other, in
+an empty folder against what the packages installed; then what a platform team and an attacker do with the bundle.
 
   evening_test.py --build DIR --work DIR --cmake FILE
 """
-import argparse
 import io
 import json
 import os
@@ -17,45 +16,31 @@ import sys
 import tarfile
 import time
 
-PLUGIN = "anyattn_acme.so"
-
-
-class Failure(Exception):
-    pass
-
-
-def want(condition, text):
-    if not condition:
-        raise Failure(text)
+from packages import Packages
+from steps import Failure, finished, main, plain_environment, want
 
 
 class Evening:
     def __init__(self, a):
         self.a = a
-        self.prefix = os.path.join(a.work, "prefix")
+        self.prefix = os.path.join(a.work, "root", "usr")
         self.here = os.path.join(a.work, "evening")
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ANYATTN_")}
+        self.environment = plain_environment()
         tools = [os.path.join(self.prefix, "bin"), os.path.dirname(a.cmake), self.environment["PATH"]]
         self.environment.update(PATH=":".join(tools), PREFIX=self.prefix)
+        os.makedirs(self.here)
         self.readme = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sdk", "README.md")
 
     def run(self, *words, code=0):
-        done = subprocess.run([str(w) for w in words], capture_output=True, text=True, check=False, env=self.environment, cwd=self.here)
-        want(done.returncode in (code if isinstance(code, tuple) else (code,)), f"{' '.join(map(str, words))}: exit {done.returncode}, wanted {code}\n{done.stdout}{done.stderr}")
+        done = finished(*words, code=code, env=self.environment, cwd=self.here)
         return done.stdout + done.stderr
 
     def json(self, *words):
         """Standard output alone; what is logged goes elsewhere."""
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=self.environment, cwd=self.here)
-        want(done.returncode == 0, f"{' '.join(words)}: exit {done.returncode}\n{done.stderr}")
-        return json.loads(done.stdout)
+        return json.loads(finished(*words, env=self.environment, cwd=self.here).stdout)
 
     def path(self, *names):
         return os.path.join(self.here, *names)
-
-    def install(self):
-        os.makedirs(self.here)
-        self.run(self.a.cmake, "--install", self.a.build, "--prefix", self.prefix)
 
     def every_line_of_the_page(self):
         with open(self.readme, encoding="utf-8") as f:
@@ -121,6 +106,8 @@ class Evening:
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         hard = tarfile.TarInfo("hard")
         hard.type, hard.linkname = tarfile.LNKTYPE, "/etc/passwd"
+        pipe = tarfile.TarInfo("pipe")
+        pipe.type = tarfile.FIFOTYPE
         file = tarfile.TarInfo
         cases = {
             "slip": ([(file("../../evil"), b"x")], "'../../evil'"),
@@ -128,6 +115,9 @@ class Evening:
             "deep": ([(file("a/" * 20 + "x"), b"x")], "allowed: relative names"),
             "symlink": ([(link, b"")], "is a link"),
             "hardlink": ([(hard, b"")], "is a link"),
+            "pipe": ([(pipe, b"")], "no regular file"),
+            "file_as_folder": ([(file("a"), b"x"), (file("a/b"), b"y")], "a/b: "),
+            "many": ([(file(f"f{i}"), b"") for i in range(4097)], "more than 4096 files"),
             "twice": ([(file("a"), b"x"), (file("a"), b"y")], "holds a twice"),
             "no_manifest": ([(file("a"), b"x")], "holds no manifest.yaml"),
             "bad_manifest": ([(file("manifest.yaml"), b"manifest: 1\nid: [\n")], "manifest is wrong"),
@@ -139,6 +129,13 @@ class Evening:
             want(text in said, f"{name}: wanted '{text}' in: {said}")
             want(said.count("\n") == 1, f"{name}: more than one line: {said}")
             want(sorted(os.listdir(self.path("bundles"))) == before, f"{name} left something behind")
+        # A size that is only said: refused before a byte is written.
+        with tarfile.open(self.path("large.tar.zst"), "w") as tar:
+            large = file("large")
+            large.size = 17 << 30
+            tar.addfile(large)
+        said = self.run("anyattn", "bundle", "install", "large.tar.zst", "--config", "site.yaml", code=1)
+        want("unpacks to more than" in said and sorted(os.listdir(self.path("bundles"))) == before, f"large: {said}")
         with open(self.path("acme.tar.zst"), "rb") as f:
             whole = f.read()
         for size in (0, 10, len(whole) // 2, len(whole) - 1):
@@ -227,27 +224,17 @@ class Evening:
         raise Failure(text)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--build", required=True)
-    p.add_argument("--work", required=True)
-    p.add_argument("--cmake", required=True)
-    a = p.parse_args()
-    shutil.rmtree(a.work, ignore_errors=True)
-    os.makedirs(a.work)
-    evening = Evening(a)
-    for step in (evening.install, evening.every_line_of_the_page, evening.the_same_files_give_the_same_bytes,
-                 evening.openssl_verifies_the_signature, evening.every_changed_file_is_caught,
-                 evening.hostile_archives_install_nothing, evening.trust_and_versions_are_kept,
-                 evening.a_lock_notices_another_plugin_file, evening.a_hangup_reloads_a_run):
-        try:
-            step()
-        except Failure as failure:
-            print(f"{step.__name__}: {failure}")
-            return 1
-        print(f"{step.__name__}: ok", flush=True)
-    return 0
+def steps(a):
+    missing = [tool for tool in ("dpkg", "dpkg-deb", "dpkg-shlibdeps") if not shutil.which(tool)]
+    if missing and os.environ.get("ANYATTN_REQUIRE_ALL") != "1":
+        print(f"SKIPPED: {missing[0]} is missing: apt-get install dpkg-dev")
+        return ()
+    packages, evening = Packages(a, plain_environment()), Evening(a)
+    return (packages.pack, packages.each_holds_its_own_and_says_what_it_needs, packages.install, packages.doctor_is_green,
+            evening.every_line_of_the_page, evening.the_same_files_give_the_same_bytes, evening.openssl_verifies_the_signature,
+            evening.every_changed_file_is_caught, evening.hostile_archives_install_nothing, evening.trust_and_versions_are_kept,
+            evening.a_lock_notices_another_plugin_file, evening.a_hangup_reloads_a_run, packages.removal_leaves_nothing)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, steps))

@@ -9,7 +9,6 @@ a host in Python runs it; what new-plugin writes builds from the sdk alone, pass
 names where it was installed; the default configuration finds the installed plugins, a stranger's among them; engines in C and C++
 build and compute.
 """
-import argparse
 import json
 import os
 import shlex
@@ -17,30 +16,16 @@ import shutil
 import subprocess
 import sys
 
+from steps import main, plain_environment, run, want
+
 TEMPLATE = "TEMPLATE_ATTN"
-
-
-class Failure(Exception):
-    pass
-
-
-def run(*command, code=0, env=None):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=env)
-    if done.returncode != code:
-        raise Failure(f"{' '.join(map(str, command))}: exit {done.returncode}, wanted {code}\n{done.stdout}\n{done.stderr}")
-    return done.stdout
-
-
-def want(condition, text):
-    if not condition:
-        raise Failure(text)
 
 
 class Test:
     def __init__(self, a):
         self.a = a
         self.moved = os.path.join(a.work, "moved")
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("ANYATTN_")}
+        self.environment = plain_environment()
 
     def path(self, *names):
         return os.path.join(self.a.work, *names)
@@ -147,25 +132,11 @@ class Test:
         want(len(said["backends"]) >= 2, f"the C++ engine sees {said}")
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--build", required=True)
-    p.add_argument("--work", required=True)
-    p.add_argument("--cmake", required=True)
-    a = p.parse_args()
-    shutil.rmtree(a.work, ignore_errors=True)
-    os.makedirs(a.work)
+def steps(a):
     test = Test(a)
-    for step in (test.sdk_alone, test.plain_compiler_and_python, test.install_and_move, test.default_configuration_finds_plugins,
-                 test.engines, test.new_plugin):
-        try:
-            step()
-        except Failure as failure:
-            print(f"{step.__name__}: {failure}")
-            return 1
-        print(f"{step.__name__}: ok", flush=True)
-    return 0
+    return (test.sdk_alone, test.plain_compiler_and_python, test.install_and_move, test.default_configuration_finds_plugins, test.engines,
+            test.new_plugin)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, steps))

@@ -138,6 +138,9 @@ void unpack(const std::string& file, const std::string& folder) {
       refuse(file, fmt::format("{} is a link or no regular file", name));
     if (!seen.insert(name).second) refuse(file, fmt::format("it holds {} twice", name));
     if (seen.size() > kMaxFiles) refuse(file, fmt::format("it holds more than {} files", kMaxFiles));
+    // What it says of itself first: nothing is written for a size that is refused.
+    if (const la_int64_t size = archive_entry_size(entry); size > 0 && static_cast<uint64_t>(size) > kMaxBytes - total)
+      refuse(file, fmt::format("it unpacks to more than {} bytes", kMaxBytes));
     read_entry(from.get(), fs::path(folder) / name, file, name, total);
   }
   if (status != ARCHIVE_EOF) refuse(file, error_of(from.get()));
