@@ -89,11 +89,11 @@ inline constexpr int kCounterSets = 8;
 
 // One call. Launches depend on lane and addresses only, never on the batch.
 struct Forward {
-  const Batch* kept;       // device
-  void* persistent;        // what update wrote
-  void* scratch;           // this lane's part, 256-byte aligned, holds nothing between calls
-  int counter_set;         // in [0, kCounterSets): calls on this metadata with another number use other scratch, those with the
-                           // same one follow each other on a stream, so that a lane may keep counters in `persistent`; -1: none left
+  const Batch* kept;  // device
+  void* persistent;   // what update wrote
+  void* scratch;      // this lane's part, 256-byte aligned, holds nothing between calls
+  int counter_set;    // in [0, kCounterSets): calls on this metadata with another number use other scratch, those with the
+                      // same one follow each other on a stream, so that a lane may keep counters in `persistent`; -1: none left
   Rows q, out;
   Rows k, v;                                  // planes of block 0 (their offset applied), or ragged rows
   int64_t block_bytes;                        // from a block to the next
