@@ -54,8 +54,7 @@ void Impl::note_failure(int32_t status, const anyattn_error* error) const noexce
   try {
     const std::lock_guard lock(mutex_);
     last_failure_ = error && error->text && error->capacity != 0 ? error->text : fmt::format("status {}", status);
-  } catch (const std::exception&) {
-    // No memory for a text: the count is what matters.
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no memory for a text; the count is what matters
   }
 }
 
