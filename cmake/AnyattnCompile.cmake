@@ -3,7 +3,8 @@
 find_program(ANYATTN_CCACHE ccache)
 if(ANYATTN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_C_COMPILER_LAUNCHER ${ANYATTN_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${ANYATTN_CCACHE})
+  # Without the first of these ccache passes over whatever uses precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${ANYATTN_CCACHE})
 endif()
 
 add_library(anyattn_compile INTERFACE)

@@ -34,7 +34,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("root")
     p.add_argument("build")
-    p.add_argument("--files", type=int, default=24)
+    p.add_argument("--files", type=int, default=14)
     p.add_argument("--jobs", type=int, default=os.cpu_count())
     p.add_argument("--all", action="store_true")
     a = p.parse_args()
