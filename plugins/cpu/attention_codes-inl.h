@@ -125,7 +125,7 @@ struct CodeAttention : TileSoftmax<Rows, 4> {
   // `rows` more of the next step, K first. Scales of V are read before V is: a whole step lies between fetch and use.
   void fetch_next(int rows) {
     const int until = fetched + rows < 2 * kStepKeys ? fetched + rows : 2 * kStepKeys;
-    if (next_count && fetched < until) Base::template fetch_rows<2>(steps[current ^ 1], fetched, until);
+    if (next_count && fetched < until) Base::fetch_rows(steps[current ^ 1], fetched, until);
     fetched = until;
   }
 

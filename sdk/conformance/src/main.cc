@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // anyattn-conformance: the kit as a program, for plugin authors who have nothing of the core.
 #include <charconv>
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 
 #include "anyattn/conformance/conformance.h"
@@ -26,6 +29,7 @@ constexpr const char* kUsage =
     "  --must-pass  patterns of cases that may not be refused, one a line; else the list built in for the backend's name\n"
     "  --stories    attention dump of the small model; without it those cases are skipped\n"
     "  --in-process a crash of the plugin then ends this program; for debuggers\n"
+    "  --verbose    a line a case in the report, and as soon as it is done on standard error; else every ten seconds\n"
     "  --list       print names and texts of the cases, run nothing\n"
     "Exit: 0 all well, 1 a case failed, 2 wrong use or a file that cannot be tested.\n"
     "A case is: ";
@@ -124,6 +128,19 @@ Command read_command(int count, char** words) {
   return command;
 }
 
+// What a long grid is at, on standard error: each case as it ends, or the last one every ten seconds.
+std::function<void(const CaseResult&)> progress_of(bool each) {
+  using Clock = std::chrono::steady_clock;
+  return [each, done = size_t{0}, shown = Clock::now()](const CaseResult& result) mutable {
+    ++done;
+    const auto now = Clock::now();
+    if (!each && now - shown < std::chrono::seconds(10)) return;
+    shown = now;
+    std::cerr << done << ": " << verdict_name(result.verdict) << ' ' << result.c.name << ' '
+              << std::llround(result.milliseconds) << " ms" << std::endl;
+  };
+}
+
 int act(const Command& command) {
   if (command.help) {
     std::cout << kUsage << case_grammar();
@@ -134,7 +151,9 @@ int act(const Command& command) {
       std::cout << c.name << "\t" << case_text(c) << '\n';
     return 0;
   }
-  const Report report = run(command.file, command.options);
+  Options options = command.options;
+  options.progress = progress_of(command.verbose);
+  const Report report = run(command.file, options);
   print_report(report, command.verbose, std::cout);
   if (!command.json_file.empty()) {
     std::ofstream out(command.json_file);
