@@ -20,14 +20,18 @@ struct Mbarrier {
   __device__ __forceinline__ void expect(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes) : "memory");
   }
-  __device__ __forceinline__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory");
+  __device__ __forceinline__ void arrive() { arrive(shared_address(&word)); }
+  __device__ __forceinline__ void wait(uint32_t parity) { wait(shared_address(&word), parity); }
+
+  // The same for a barrier that is known by its address.
+  __device__ static __forceinline__ void arrive(uint32_t address) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
   }
-  __device__ __forceinline__ void wait(uint32_t parity) {
+  __device__ static __forceinline__ void wait(uint32_t address, uint32_t parity) {
     asm volatile(
         "{\n.reg .pred done;\nagain:\n"
         "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(shared_address(&word)),
+        "@!done bra again;\n}" ::"r"(address),
         "r"(parity)
         : "memory");
   }

@@ -17,8 +17,8 @@ namespace anyattn::cuda {
 
 // lead_bytes: from one 64-column chunk to the next where the operand is stored along its other dimension (V), else unused;
 // stride_bytes: from one 8-row atom to the next. Added to it, a byte offset / 16 moves the operand.
-__device__ __forceinline__ uint64_t operand(const void* shared, uint32_t lead_bytes, uint32_t stride_bytes) {
-  return static_cast<uint64_t>((shared_address(shared) & 0x3ffff) >> 4) | static_cast<uint64_t>(lead_bytes >> 4) << 16 |
+__device__ __forceinline__ uint64_t operand(uint32_t shared, uint32_t lead_bytes, uint32_t stride_bytes) {
+  return static_cast<uint64_t>((shared & 0x3ffff) >> 4) | static_cast<uint64_t>(lead_bytes >> 4) << 16 |
          static_cast<uint64_t>(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
@@ -36,7 +36,7 @@ __device__ __forceinline__ void pin(float (&d)[kCount]) {
 }
 
 // d = a . b^T + (accumulate ? d : 0), a [64, 16] and b [n, 16] both along k in shared memory: ss.
-// d += a . b, a in registers, b [16, n] along n in shared memory: rs.
+// The same with a in registers: rs; b [16, n] along n in shared memory where kAlongN is 1.
 template <class Element, int kN>
 struct Wgmma;
 #define ANYATTN_ACC_TEXT_64                                                \
@@ -51,23 +51,15 @@ struct Wgmma;
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define ANYATTN_ACC_TEXT_176                                                         \
-  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
-  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-  "%80, %81, %82, %83, %84, %85, %86, %87"
 #define ANYATTN_ACC_8(i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define ANYATTN_ACC_16(i) ANYATTN_ACC_8(i), ANYATTN_ACC_8(i + 8)
 #define ANYATTN_ACC_64 ANYATTN_ACC_16(0), ANYATTN_ACC_16(16)
 #define ANYATTN_ACC_96 ANYATTN_ACC_64, ANYATTN_ACC_16(32)
 #define ANYATTN_ACC_128 ANYATTN_ACC_96, ANYATTN_ACC_16(48)
-#define ANYATTN_ACC_176 ANYATTN_ACC_128, ANYATTN_ACC_16(64), ANYATTN_ACC_8(80)
 
-// %c: the operand after the n / 2 accumulators.
-#define ANYATTN_WGMMA(Element, type, n, c0, c1, c2, c3, c4, c5)                                                               \
+// c0 to c6: the operands after the n / 2 accumulators.
+#define ANYATTN_WGMMA(Element, type, n, c0, c1, c2, c3, c4, c5, c6)                                                           \
   template <>                                                                                                                 \
   struct Wgmma<Element, n> {                                                                                                  \
     __device__ static __forceinline__ void ss(float (&d)[n / 2], uint64_t a, uint64_t b, int accumulate) {                    \
@@ -76,21 +68,21 @@ struct Wgmma;
                    : ANYATTN_ACC_##n                                                                                          \
                    : "l"(a), "l"(b), "r"(accumulate));                                                                        \
     }                                                                                                                         \
+    template <int kAlongN>                                                                                                    \
     __device__ static __forceinline__ void rs(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {        \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type      \
-                   "." type " {" ANYATTN_ACC_TEXT_##n "}, {%" #c0 ", %" #c1 ", %" #c2 ", %" #c3 "}, %" #c4 ", p, 1, 1, 1;\n}" \
+                   "." type " {" ANYATTN_ACC_TEXT_##n "}, {%" #c0 ", %" #c1 ", %" #c2 ", %" #c3 "}, %" #c4 ", p, 1, 1, %" #c6 \
+                                                      ";\n}"                                                                  \
                    : ANYATTN_ACC_##n                                                                                          \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                    \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kAlongN));                      \
     }                                                                                                                         \
   };
-ANYATTN_WGMMA(__half, "f16", 64, 32, 33, 34, 35, 36, 37)
-ANYATTN_WGMMA(__nv_bfloat16, "bf16", 64, 32, 33, 34, 35, 36, 37)
-ANYATTN_WGMMA(__half, "f16", 96, 48, 49, 50, 51, 52, 53)
-ANYATTN_WGMMA(__nv_bfloat16, "bf16", 96, 48, 49, 50, 51, 52, 53)
-ANYATTN_WGMMA(__half, "f16", 128, 64, 65, 66, 67, 68, 69)
-ANYATTN_WGMMA(__nv_bfloat16, "bf16", 128, 64, 65, 66, 67, 68, 69)
-ANYATTN_WGMMA(__half, "f16", 176, 88, 89, 90, 91, 92, 93)
-ANYATTN_WGMMA(__nv_bfloat16, "bf16", 176, 88, 89, 90, 91, 92, 93)
+ANYATTN_WGMMA(__half, "f16", 64, 32, 33, 34, 35, 36, 37, 38)
+ANYATTN_WGMMA(__nv_bfloat16, "bf16", 64, 32, 33, 34, 35, 36, 37, 38)
+ANYATTN_WGMMA(__half, "f16", 96, 48, 49, 50, 51, 52, 53, 54)
+ANYATTN_WGMMA(__nv_bfloat16, "bf16", 96, 48, 49, 50, 51, 52, 53, 54)
+ANYATTN_WGMMA(__half, "f16", 128, 64, 65, 66, 67, 68, 69, 70)
+ANYATTN_WGMMA(__nv_bfloat16, "bf16", 128, 64, 65, 66, 67, 68, 69, 70)
 
 #undef ANYATTN_WGMMA
 

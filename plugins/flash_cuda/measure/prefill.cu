@@ -2,7 +2,7 @@
 // Checks the Hopper prefill against float32 on the device, then times it as gpu-peers.md section 9 says. No part of the build:
 //   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda -I sdk/include -I sdk/cpp/include \
 //     plugins/flash_cuda/measure/prefill.cu plugins/flash_cuda/sm90/prefill.cu UNITS.cu -o prefill
-//   ./prefill check | rested | sustained | short      (UNITS.cu: a unit for each line of sm90/instances.txt)
+//   ./prefill check | rested | sustained | short | paged | once      (UNITS.cu: a unit for each line of sm90/instances.txt)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -459,6 +459,13 @@ int main(int argc, char** argv) {
     if (what == "check") status |= check(device);
     if (what == "short") points(device, true, 0.6, 0, false);
     if (what == "paged") points(device, true, 0.6, 16, false), points(device, true, 0.6, 64, false);
+    if (what == "once") {  // for a profiler
+      Scene scene(
+          {kBF16, 128, 128, 32, 8, 0, 0, kCausal, -1, -1, 0, 0, {{4096, 4096}, {4096, 4096}, {4096, 4096}, {4096, 4096}}},
+          device, 1);
+      for (int n = 0; n < 3; n++) kSm90Prefill.forward(scene.lane, scene.call, nullptr);
+      CHECK(cudaDeviceSynchronize());
+    }
     if (what == "rested") points(device, true, 1.2, 0, true);
     if (what == "sustained") points(device, false, 0.15, 0, true);
     std::fflush(stdout);

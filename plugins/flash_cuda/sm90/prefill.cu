@@ -83,8 +83,16 @@ void prepare(const Lane& lane) {
 void update(const Lane& lane, const Update& update, void* stream) {
   const Choice choice = choose(lane);
   const Problem& problem = lane.problem;
-  const PrefillPlan plan{tokens_per_tile(choice), choice.tile.keys, problem.window_left, problem.window_right,
-                         problem.causality,       lane.min_query,   lane.max_query};
+  const PrefillPlan plan{tokens_per_tile(choice),
+                         choice.tile.keys,
+                         problem.window_left,
+                         problem.window_right,
+                         problem.causality,
+                         lane.min_query,
+                         lane.max_query,
+                         problem.num_q_heads / choice.pack,
+                         problem.group() / choice.pack,
+                         2 * (problem.head_size + problem.head_size_v)};
   prefill_schedule<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(update.batch, plan, update.kept,
                                                                       static_cast<PrefillHeader*>(update.persistent));
   cuda::check(cudaGetLastError(), "sm90_prefill, schedule");

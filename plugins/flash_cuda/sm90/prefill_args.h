@@ -21,8 +21,9 @@ struct alignas(32) PrefillWork {
 };
 
 struct PrefillHeader {
-  int32_t count;        // works, which follow
-  int32_t reserved[7];  // so that they are aligned
+  int32_t count;          // works, which follow
+  int32_t section_heads;  // row groups that are dealt together: their K and V stay in L2
+  int32_t reserved[6];    // so that works are aligned
 };
 
 inline constexpr int kFar = 1 << 30;  // past every position

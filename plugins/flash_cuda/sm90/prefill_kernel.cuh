@@ -6,6 +6,8 @@
 // Source: FlashAttention-3, arXiv:2407.08608 (order of products and softmax, the turn of the warp groups).
 #pragma once
 
+#include <cstddef>
+
 #include "cuda_common/check.h"
 #include "cuda_common/convert.cuh"
 #include "cuda_common/softmax.cuh"
@@ -41,21 +43,34 @@ struct TileCount {
   }
 };
 
-// Blocks take works in turn, forth and back over the list that is sorted by length.
-struct Deal {
-  int round = 0;
-  __device__ __forceinline__ int next() {
-    const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    return round++ * gridDim.x + place;
-  }
-};
-
 // The same in every lane, and known to be so by the compiler: what depends on it does not split the warp.
 __device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 __device__ __forceinline__ PrefillWork uniform(const PrefillWork& w) {
   return {uniform(w.token), uniform(w.tokens), uniform(w.position),   uniform(w.seq_len),
           uniform(w.keys),  uniform(w.right),  uniform(w.first_tile), uniform(w.end_tile)};
 }
+
+// Blocks take works in turn, forth and back over the list that is sorted by length: section by section of heads, heads of a work
+// side by side. A section is filled up to whole rounds with nothing, so that the deal stays even.
+struct Deal {
+  int works, heads, section_heads, rounds;  // rounds a section
+  int round = 0, first_head = 0;
+
+  __device__ __forceinline__ Deal(const PrefillArgs& args)
+      : works(uniform(args.header->count)), heads(args.heads), section_heads(uniform(args.header->section_heads)) {
+    rounds = (works * section_heads + gridDim.x - 1) / gridDim.x;
+  }
+  // False once all are dealt; else the index of a work, or -1 for nothing, and a head.
+  __device__ __forceinline__ bool next(int& work, int& head) {
+    if (works == 0 || first_head >= heads) return false;
+    const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const int at = round % rounds * gridDim.x + place;
+    head = first_head + at % section_heads;
+    work = at / section_heads < works && head < heads ? at / section_heads : -1;
+    if (++round % rounds == 0) first_head += section_heads;
+    return true;
+  }
+};
 
 // Keys a row sees: [low, high], columns relative to the tile. The one mask of this family; hooks: needed(tile), apply(scores).
 struct Band {
@@ -98,16 +113,16 @@ template <PrefillTile kTile>
 __device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const PrefillMaps& maps, const PrefillArgs& args) {
   const int lane = threadIdx.x % 32;
   const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
-  const int items = uniform(args.header->count) * args.heads;
   const int32_t* table = args.block_size ? args.kept->block_table : nullptr;
   const int64_t table_stride = args.kept->table_stride;
   const int boxes = kTile.keys / args.box_rows;
   TileCount<kTile.stages> k_tile, v_tile;
   uint32_t q_phase = 0;
-  Deal deal;
-  for (int item = deal.next(); item < items; item = deal.next()) {
-    const PrefillWork work = uniform(works[item / args.heads]);
-    const int head = item % args.heads, kv_head = head / args.kv_ratio;
+  Deal deal(args);
+  for (int index, head; deal.next(index, head);) {
+    if (index < 0) continue;
+    const PrefillWork work = uniform(works[index]);
+    const int kv_head = head / args.kv_ratio;
     if (work.first_tile == work.end_tile) continue;
     const int low = work.position - args.window_left;
 
@@ -182,28 +197,60 @@ struct PrefillConsumer {
   using Qk = cuda::Wgmma<Element, kTile.keys>;
   using Pv = cuda::Wgmma<Element, kPartSize>;
 
-  PrefillShared<kTile>& shared;
+  using Shared = PrefillShared<kTile>;
+
+  Shared& shared;
   const PrefillArgs& args;
-  const int group;  // of 64 rows, uniform in the warp
+  const int group;      // of 64 rows, uniform in the warp
+  const uint32_t base;  // address of shared, hidden from the compiler, which would compute it anew in every turn
   float s[kTile.keys / 2];
+  uint32_t q[kTile.q_in_registers ? kTile.head_size / 16 : 1][4];
   uint32_t p[kTile.keys / 16][4];
   float o[kParts][kPartSize / 2];
 
+  // Q [64, head_size] as operand fragments: K alone is then read from shared memory, whose ports a product of two shared
+  // operands nearly fills.
+  __device__ __forceinline__ void load_q() {
+    const int lane = threadIdx.x % 32, row = group * 64 + threadIdx.x % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int i = 0; i < kTile.head_size / 16; i++) {
+      const int piece = (i % 4 * 2 + lane / 16) ^ (row & 7);  // of 16 bytes, under the swizzle
+      const uint32_t from = base + offsetof(Shared, q) + (i / 4 * kTile.rows + row) * 128 + piece * 16;
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(q[i][0]), "=r"(q[i][1]), "=r"(q[i][2]), "=r"(q[i][3])
+                   : "r"(from)
+                   : "memory");
+    }
+  }
+  __device__ __forceinline__ void wait(size_t barrier, const TileCount<kTile.stages>& tile) const {
+    cuda::Mbarrier::wait(base + barrier + tile.stage * sizeof(cuda::Mbarrier), tile.phase);
+  }
+  __device__ __forceinline__ void release(size_t barrier, const TileCount<kTile.stages>& tile) const {
+    if (threadIdx.x % 128 == 0) cuda::Mbarrier::arrive(base + barrier + tile.stage * sizeof(cuda::Mbarrier));
+  }
+
   // s = Q K^T: [64, keys]
   __device__ __forceinline__ void multiply_qk(int stage) {
-    const uint64_t a = cuda::operand(shared.q + group * 64 * 64, 16, 1024), b = cuda::operand(shared.k[stage], 16, 1024);
+    const uint64_t b = cuda::operand(base + offsetof(Shared, k) + stage * sizeof(Shared::k[0]), 16, 1024);
+    const uint64_t a = cuda::operand(base + offsetof(Shared, q) + group * 64 * 128, 16, 1024);
 #pragma unroll
-    for (int i = 0; i < kTile.head_size / 16; i++)
-      Qk::ss(s, a + (i / 4 * kTile.rows * 128 + i % 4 * 32) / 16, b + (i / 4 * kTile.keys * 128 + i % 4 * 32) / 16, i > 0);
+    for (int i = 0; i < kTile.head_size / 16; i++) {
+      const uint64_t piece = b + (i / 4 * kTile.keys * 128 + i % 4 * 32) / 16;
+      if constexpr (kTile.q_in_registers)
+        Qk::template rs<0>(s, q[i], piece, i > 0);
+      else
+        Qk::ss(s, a + (i / 4 * kTile.rows * 128 + i % 4 * 32) / 16, piece, i > 0);
+    }
     cuda::wgmma_commit();
   }
   // o += P V: [64, head_size_v]
   __device__ __forceinline__ void multiply_pv(int stage) {
-    const uint64_t b = cuda::operand(shared.v[stage], kTile.keys * 128, 1024);
+    const uint64_t b = cuda::operand(base + offsetof(Shared, v) + stage * sizeof(Shared::v[0]), kTile.keys * 128, 1024);
 #pragma unroll
     for (int i = 0; i < kTile.keys / 16; i++) {
 #pragma unroll
-      for (int part = 0; part < kParts; part++) Pv::rs(o[part], p[i], b + (part * 2 * kTile.keys * 128 + i * 16 * 128) / 16, 1);
+      for (int part = 0; part < kParts; part++)
+        Pv::template rs<1>(o[part], p[i], b + (part * 2 * kTile.keys * 128 + i * 16 * 128) / 16, 1);
     }
     cuda::wgmma_commit();
   }
@@ -234,17 +281,16 @@ struct PrefillConsumer {
 
   __device__ __forceinline__ void run() {
     const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
-    const int items = uniform(args.header->count) * args.heads;
     const int lane = threadIdx.x % 32, quad = lane % 4;
     const int row = group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // and row + 8
     const int token[2] = {row / args.pack, (row + 8) / args.pack};
     TileCount<kTile.stages> tile_count;
     uint32_t q_phase = 0;
-    Deal deal;
+    Deal deal(args);
     if (group == PrefillSizes<kTile>::kGroups - 1) cuda::named_arrive(1, 256);  // the turn begins at group 0
-    for (int item = deal.next(); item < items; item = deal.next()) {
-      const PrefillWork work = uniform(works[item / args.heads]);
-      const int head = item % args.heads;
+    for (int index, head; deal.next(index, head);) {
+      if (index < 0) continue;
+      const PrefillWork work = uniform(works[index]);
       cuda::OnlineSoftmax softmax;
 #pragma unroll
       for (int part = 0; part < kParts; part++) {
@@ -258,20 +304,21 @@ struct PrefillConsumer {
 
         shared.q_full.wait(q_phase);
         q_phase ^= 1;
-        shared.k_full[tile_count.stage].wait(tile_count.phase);
+        if constexpr (kTile.q_in_registers) load_q();
+        wait(offsetof(Shared, k_full), tile_count);
         pin_scores();
         cuda::wgmma_fence();
         multiply_qk(tile_count.stage);
         cuda::wgmma_wait<0>();
         pin_scores();
-        if (threadIdx.x % 128 == 0) shared.k_empty[tile_count.stage].arrive();
+        release(offsetof(Shared, k_empty), tile_count);
         if (args.cap_log2 != 0) cap();
         if (band.template needed<kTile.keys>(tile)) band.template apply<kTile.keys>(s, tile);
         softmax.step(s, args.scale_log2, factor);
         pack_p();
         const int valid = work.seq_len - tile * kTile.keys;
         if (valid < kTile.keys) {
-          shared.v_full[tile_count.stage].wait(tile_count.phase);
+          wait(offsetof(Shared, v_full), tile_count);
           prefill_clear_tail<kTile>(shared.v[tile_count.stage], valid);
           cuda::named_sync(8 + group, 128);
         }
@@ -279,19 +326,19 @@ struct PrefillConsumer {
         for (tile--; tile >= work.first_tile; tile--) {
           auto next = tile_count;
           next.advance();
-          shared.k_full[next.stage].wait(next.phase);
+          wait(offsetof(Shared, k_full), next);
           cuda::named_sync(1 + group, 256);  // this group's turn at the matrix unit
           pin_scores();
           pin_output();
           cuda::wgmma_fence();
           multiply_qk(next.stage);
-          shared.v_full[tile_count.stage].wait(tile_count.phase);
+          wait(offsetof(Shared, v_full), tile_count);
           cuda::wgmma_fence();
           multiply_pv(tile_count.stage);
           cuda::named_arrive(1 + (group + 1) % PrefillSizes<kTile>::kGroups, 256);
           cuda::wgmma_wait<1>();
           pin_scores();
-          if (threadIdx.x % 128 == 0) shared.k_empty[next.stage].arrive();
+          release(offsetof(Shared, k_empty), next);
           if (args.cap_log2 != 0) cap();
           if (band.template needed<kTile.keys>(tile)) band.template apply<kTile.keys>(s, tile);
           const bool grew = softmax.step(s, args.scale_log2, factor);
@@ -304,19 +351,19 @@ struct PrefillConsumer {
           }
           cuda::wgmma_wait<0>();
           pin_output();
-          if (threadIdx.x % 128 == 0) shared.v_empty[tile_count.stage].arrive();
+          release(offsetof(Shared, v_empty), tile_count);
           pack_p();
           tile_count = next;
         }
 
         if (threadIdx.x % 128 == 0) shared.q_empty.arrive();
-        shared.v_full[tile_count.stage].wait(tile_count.phase);
+        wait(offsetof(Shared, v_full), tile_count);
         pin_output();
         cuda::wgmma_fence();
         multiply_pv(tile_count.stage);
         cuda::wgmma_wait<0>();
         pin_output();
-        if (threadIdx.x % 128 == 0) shared.v_empty[tile_count.stage].arrive();
+        release(offsetof(Shared, v_empty), tile_count);
         tile_count.advance();
       }
       store(work, head, row, token, softmax);
@@ -329,26 +376,26 @@ struct PrefillConsumer {
     const int quad = threadIdx.x % 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      float total = cuda::quad_sum(softmax.total[r]), base = softmax.base[r] * args.scale_log2;
+      float total = cuda::quad_sum(softmax.total[r]);
+      float top = total > 0 ? softmax.base[r] * args.scale_log2 : cuda::kMinusInfinity;
       const int q_head = head * args.pack + (row + 8 * r) % args.pack;
       if (args.sinks != nullptr) {
-        const float sink = args.sinks[q_head] * 1.44269504f, top = fmaxf(sink, base);
-        if (top != cuda::kMinusInfinity) {
-          const float shrink = cuda::exp2_fast(base - top);
-          total = total * shrink + cuda::exp2_fast(sink - top);
-          // o is relative to the old base
+        const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
+        if (both != cuda::kMinusInfinity) {  // o is relative to the old top
+          const float shrink = cuda::exp2_fast(top - both);
+          total = total * shrink + cuda::exp2_fast(sink - both);
 #pragma unroll
           for (int part = 0; part < kParts; part++) {
 #pragma unroll
             for (int i = 0; i < kPartSize / 2; i += 4) o[part][i + 2 * r] *= shrink, o[part][i + 2 * r + 1] *= shrink;
           }
-          base = top;
+          top = both;
         }
       }
       const float inverse = total > 0 ? 1 / total : 0;
       const bool mine = token[r] < work.tokens;
       if (args.lse != nullptr && quad == 0 && mine) {
-        const float natural = total > 0 ? (base + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
+        const float natural = total > 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
         args.lse[(work.token + token[r]) * args.lse_token_stride + q_head * args.lse_head_stride] = natural * args.lse_factor;
       }
       char* out = args.out.data + (work.token + token[r]) * args.out.token_bytes + q_head * args.out.head_bytes;
@@ -396,7 +443,9 @@ __global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1
     if (threadIdx.x < 32) prefill_load<kTile>(shared, maps, args);
   } else {
     cuda::take_registers<PrefillSizes<kTile>::kGroups == 2 ? 232 : 160>();
-    PrefillConsumer<Element, kTile>{shared, args, group - 1}.run();
+    uint32_t base = cuda::shared_address(&shared);
+    asm volatile("" : "+r"(base));
+    PrefillConsumer<Element, kTile>{shared, args, group - 1, base}.run();
   }
 }
 

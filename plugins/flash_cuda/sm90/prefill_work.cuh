@@ -13,6 +13,8 @@ struct PrefillPlan {
   int tokens_per_tile, keys_per_tile;
   int window_left, window_right, causality;
   int min_query, max_query;
+  int heads, kv_ratio;  // row groups; row groups a kv head
+  int key_bytes;        // K and V of one token and kv head
 };
 
 // One block. Counts works by their number of key tiles, then places them by descending number: a static deal of the list over the
@@ -20,11 +22,13 @@ struct PrefillPlan {
 __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPlan plan, Batch* kept, PrefillHeader* header) {
   constexpr int kBins = 1024;
   __shared__ int bins[kBins];
+  constexpr int64_t kSectionBytes = 16 << 20;  // L2 has 50 MB in two halves, and a line may lie in both
   __shared__ int longest;
+  __shared__ unsigned long long all_keys;
   auto* works = reinterpret_cast<PrefillWork*>(header + 1);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   bins[threadIdx.x] = 0;
-  if (threadIdx.x == 0) longest = 0;
+  if (threadIdx.x == 0) longest = 0, all_keys = 0;
   __syncthreads();
   if (threadIdx.x == 0) *kept = batch;
 
@@ -59,6 +63,8 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
   };
 
   walk([&](const PrefillWork&, int tiles) { atomicMax(&longest, tiles); });
+  for (int i = threadIdx.x; i < batch.num_reqs; i += 1024)
+    atomicAdd(&all_keys, static_cast<unsigned long long>(batch.seq_lens[i]));
   __syncthreads();
   const int step = longest / kBins + 1;  // tiles a bin
   walk([&](const PrefillWork&, int tiles) { atomicAdd(&bins[kBins - 1 - tiles / step], 1); });
@@ -76,7 +82,11 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
   int before = 0;
   for (int w = 0; w < warp; w++) before += sums[w];
   bins[threadIdx.x] = before + sum - mine;
-  if (threadIdx.x == kBins - 1) header->count = before + sum;
+  if (threadIdx.x == kBins - 1) {
+    header->count = before + sum;
+    const int64_t kv_heads = kSectionBytes / max(1ull, all_keys * plan.key_bytes);
+    header->section_heads = static_cast<int>(min(static_cast<int64_t>(plan.heads), max(kv_heads, int64_t{1}) * plan.kv_ratio));
+  }
   __syncthreads();
   walk([&](const PrefillWork& work, int tiles) { works[atomicAdd(&bins[kBins - 1 - tiles / step], 1)] = work; });
 }
