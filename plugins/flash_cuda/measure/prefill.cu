@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the Hopper prefill against float32 on the device, then times it as gpu-peers.md section 9 says. No part of the build:
+// Checks the Hopper prefill against float32 on the device, then times graph replays. No part of the build:
 //   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda -I sdk/include -I sdk/cpp/include \
 //     plugins/flash_cuda/measure/prefill.cu plugins/flash_cuda/sm90/prefill.cu UNITS.cu -o prefill
 //   ./prefill check | rested | sustained | short | paged | once      (UNITS.cu: a unit for each line of sm90/instances.txt)
@@ -427,7 +427,7 @@ double time(Scene& scene, bool rested, double budget) {
 void points(const Device& device, bool rested, double budget, int block_size, bool all) {
   struct Point {
     int batch, length, causal;
-    double fa3_ms;  // gpu-peers.md section 3, rested
+    double fa3_ms;  // FlashAttention-3 (commit 0251105a) on an H200, rested
   };
   const Point table[] = {{1, 512, 1, 0.01475}, {1, 2048, 1, 0.0598}, {4, 4096, 1, 0.7734}, {1, 16384, 1, 2.849},
                          {1, 512, 0, 0.01385}, {1, 2048, 0, 0.1021}, {4, 4096, 0, 1.481},  {1, 16384, 0, 5.714}};

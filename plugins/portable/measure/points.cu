@@ -534,7 +534,7 @@ int main(int count, char** argument) {
     for (const std::string& format : formats)
       for (int page : {16, 64})
         for (const Shape& shape : shapes) time_decode({.format = format}, shape.lens, page, shape.name, shape.lens.size() <= 8);
-  } else if (what == "mla") {  // gpu-peers: page 64, back to back
+  } else if (what == "mla") {  // page 64, back to back
     for (const std::string& format : formats)
       for (int heads : {16, 128})
         for (int batch : {1, 32, 128})
