@@ -57,11 +57,15 @@ GroupRequest make_request(Runtime& runtime, const anyattn_group_options& options
   const int32_t status = loader::call({"provider", "set_current"}, error.get(), request.provider->set_current, id.ordinal);
   if (status != ANYATTN_OK) throw StatusError(status, error.text());
   request.quarantine_after = generation->config.quarantine_after;
-  request.successor = [generation, facts = request.facts, decision = request.decision](const auto& successor) {
-    return find_successor(*generation, *facts, *decision, successor);
+  // Weak: a group keeps its own backends alive, not every plugin that was open when it was made.
+  const std::weak_ptr<Generation> chosen_by = generation;
+  request.successor = [chosen_by, facts = request.facts, decision = request.decision](const auto& successor) {
+    const std::shared_ptr<Generation> alive = chosen_by.lock();
+    if (!alive) throw StatusError(ANYATTN_UNSUPPORTED, "a reload replaced the configuration that chose it");
+    return find_successor(*alive, *facts, *decision, successor);
   };
-  request.moved = [generation](const registry::Key& left, const std::string& why, const Impl& next) {
-    generation->quarantine.add(left, why);
+  request.moved = [chosen_by](const registry::Key& left, const std::string& why, const Impl& next) {
+    if (const auto alive = chosen_by.lock()) alive->quarantine.add(left, why);
     log::warning("quarantine: " + registry::describe(left) + " " + why + "; " + next.name() + " (" + next.plugin() +
                  ") takes over, and no automatic choice takes the other until a reload");
   };
@@ -105,10 +109,10 @@ int32_t anyattn_group_get_info(const anyattn_group* group, anyattn_group_info* i
     own.query_lengths = group->query_lengths;
     own.lse_bases = group->expected.lse_bases;
     // Impls keep their names while the group lives; one that took over answers both phases.
-    const anyattn::api::Impl& newest = *group->impls.back();
-    const bool is_as_made = group->impls.size() == group->decision->choices.size();
+    const anyattn::api::Impl& newest = *group->writer.load(std::memory_order_acquire);
+    const bool is_as_made = &newest == group->newest_as_made;
     own.backend = newest.name();
-    own.decode_backend = is_as_made ? group->impls.front()->name() : newest.name();
+    own.decode_backend = is_as_made ? group->decode_as_made->name() : newest.name();
     own.plugin = newest.plugin();
     own.kv_cache_dtype = group->expected.is_paged ? group->kv_cache_dtype.c_str() : nullptr;
     own.label = group->label.c_str();

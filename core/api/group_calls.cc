@@ -84,7 +84,7 @@ int32_t update(anyattn_group& group, uint32_t phase, const anyattn_batch& batch,
   Part* part = group.part(phase);
   if (!part) return refuse_part(group, "update", phase, error);
   if (const int32_t status = check_batch(group.expected, phase, batch, error)) return status;
-  if (const int32_t status = group.leave_failing_backend(phase, error)) return status;
+  if (const int32_t status = group.leave_failing_backend(phase, stream, error)) return status;
   // A failed update leaves metadata that nobody may use.
   part->state.is_ready = false;
   const Impl& impl = *part->impl;

@@ -81,15 +81,18 @@ anyattn_group::anyattn_group(const GroupRequest& given)
   }
   for (const anyattn::selector::Choice& choice : decision->choices) make_impl(choice);
   graph_level = ANYATTN_GRAPH_ALWAYS;
-  for (const auto& impl : impls) warm_up(*impl);
+  for (const auto& impl : impls) warm_up(*impl, request.stream);
+  decode_as_made = impls.front().get();
+  newest_as_made = impls.back().get();
+  writer = newest_as_made;
   const bool is_split = expected.is_mla || impls.size() > 1;
   const uint32_t phase = decision->problem.phase();
   if (!is_split) {
-    make_part(ANYATTN_PHASE_BOTH, *impls.front());
+    make_part(ANYATTN_PHASE_BOTH, *impls.front(), request.stream);
     return;
   }
-  if (phase != ANYATTN_PHASE_PREFILL) make_part(ANYATTN_PHASE_DECODE, *impls.front());
-  if (phase != ANYATTN_PHASE_DECODE) make_part(ANYATTN_PHASE_PREFILL, *impls.back());
+  if (phase != ANYATTN_PHASE_PREFILL) make_part(ANYATTN_PHASE_DECODE, *impls.front(), request.stream);
+  if (phase != ANYATTN_PHASE_DECODE) make_part(ANYATTN_PHASE_PREFILL, *impls.back(), request.stream);
 }
 
 void anyattn_group::take_limits() {
@@ -133,19 +136,18 @@ Impl& anyattn_group::make_impl(const anyattn::selector::Choice& choice) {
   scratch->reserve(bytes, expected.who);
   scratch_bytes = bytes;
   impls.push_back(std::move(impl));
-  writer = impls.back().get();
   return *impls.back();
 }
 
-void anyattn_group::warm_up(const Impl& impl) {
+void anyattn_group::warm_up(const Impl& impl, void* stream) {
   ErrorBuffer error;
   void* block = nullptr;
   if (scratch_bytes != 0) {
-    anyattn::api::require_ok(scratch->lend(request.stream, scratch_bytes, &block, error.get()), error, expected.who, "scratch");
+    anyattn::api::require_ok(scratch->lend(stream, scratch_bytes, &block, error.get()), error, expected.who, "scratch");
   }
   uint32_t level = ANYATTN_GRAPH_NEVER;
   const int32_t status = anyattn::loader::call({impl.name(), "warmup"}, error.get(), impl.table().warmup, impl.get(),
-                                               &expected.limits, request.stream, block, &level);
+                                               &expected.limits, stream, block, &level);
   anyattn::api::require_ok(status, error, expected.who, "warmup");
   graph_level = std::min(graph_level, level);
   const anyattn_problem problem = decision->problem.view();
@@ -157,7 +159,7 @@ void anyattn_group::warm_up(const Impl& impl) {
   }
 }
 
-void anyattn_group::make_part(uint32_t phase, Impl& impl) {
+void anyattn_group::make_part(uint32_t phase, Impl& impl, void* stream) {
   using anyattn::memory::Block;
   using anyattn::memory::Place;
   const std::string& who = expected.who;
@@ -165,9 +167,9 @@ void anyattn_group::make_part(uint32_t phase, Impl& impl) {
   const anyattn::device::DeviceId id{request.facts->device_kind, request.facts->ordinal};
   Part& part = parts[phase];
   part.persistent = Block(*request.provider, id, memory.persistent_bytes, Place::kDevice, who + ": persistent memory");
-  part.persistent.zero(request.stream, who + ": persistent memory");
+  part.persistent.zero(stream, who + ": persistent memory");
   part.pinned = Block(*request.provider, id, memory.pinned_bytes, Place::kPinned, who + ": pinned memory");
-  part.pinned.zero(request.stream, who + ": pinned memory");
+  part.pinned.zero(stream, who + ": pinned memory");
   ErrorBuffer error;
   anyattn_metadata* metadata = nullptr;
   const int32_t status =

@@ -103,7 +103,8 @@ struct anyattn_group {
   anyattn::api::Part* part(uint32_t phase) { return phase < parts.size() && parts[phase].metadata ? &parts[phase] : nullptr; }
 
   // Before a part is updated: moves the part to another backend where its own failed too often, or says that the group stopped.
-  int32_t leave_failing_backend(uint32_t phase, anyattn_error* error);
+  // Cold work, if any, goes to `stream`.
+  int32_t leave_failing_backend(uint32_t phase, void* stream, anyattn_error* error) noexcept;
 
   const anyattn::api::GroupRequest request;
   std::shared_ptr<const anyattn::selector::Decision> decision;  // as the group was made
@@ -114,9 +115,10 @@ struct anyattn_group {
   std::atomic<uint64_t> scratch_bytes = 0;
   // One, or decode's and prefill's; then each that took over. None goes before the group: work may be queued.
   std::vector<std::unique_ptr<anyattn::api::Impl>> impls;
-  std::atomic<const anyattn::api::Impl*> writer = nullptr;  // of caches and merges: the newest
-  std::vector<anyattn::api::Part> left_parts;               // of backends that were left; destroyed before the impls, as parts
-  std::array<anyattn::api::Part, 3> parts;                  // by ANYATTN_PHASE_*
+  std::atomic<const anyattn::api::Impl*> writer = nullptr;  // of caches and merges: the newest that is warmed up
+  const anyattn::api::Impl *decode_as_made = nullptr, *newest_as_made = nullptr;
+  std::vector<anyattn::api::Part> left_parts;  // of backends that were left; destroyed before the impls, as parts
+  std::array<anyattn::api::Part, 3> parts;     // by ANYATTN_PHASE_*
 
   std::string label;
   std::string kv_cache_dtype;
@@ -128,9 +130,10 @@ struct anyattn_group {
  private:
   void take_limits();
   anyattn::api::Impl& make_impl(const anyattn::selector::Choice& choice);
-  void warm_up(const anyattn::api::Impl& impl);
-  void make_part(uint32_t phase, anyattn::api::Impl& impl);
-  void take_over(const std::string& why);
+  void warm_up(const anyattn::api::Impl& impl, void* stream);
+  void make_part(uint32_t phase, anyattn::api::Impl& impl, void* stream);
+  void take_over(const std::string& why, void* stream);
+  int32_t leave_or_stay(uint32_t phase, void* stream, anyattn_error* error);
 
   std::string stopped_;  // why nothing is updated any more
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <memory>
 
 #include "anyattn/util.h"
 #include "api/group_object.h"
@@ -18,7 +19,7 @@ bool speaks_of_backend(int32_t status) {
          status != ANYATTN_DEVICE_LOST && status != ANYATTN_CAPTURE_VIOLATION;
 }
 
-// A name that a person wrote stays.
+// A name that a person wrote stays. Two backends in one group ("decode: ...; prefill: ...") are a rule's doing.
 bool is_automatic(const std::string& origin) { return origin.starts_with("order") || origin.starts_with("unlisted"); }
 
 // What the engine built on the report in use.
@@ -68,7 +69,15 @@ std::string Impl::last_failure() const {
 using anyattn::api::Impl;
 using anyattn::api::Part;
 
-int32_t anyattn_group::leave_failing_backend(uint32_t phase, anyattn_error* error) {
+int32_t anyattn_group::leave_failing_backend(uint32_t phase, void* stream, anyattn_error* error) noexcept {
+  try {
+    return leave_or_stay(phase, stream, error);
+  } catch (const std::exception& failure) {  // no memory for a text, and nothing has moved: the next update tries again
+    return anyattn_error_set(error, ANYATTN_MEMORY_NOT_NOW, "quarantine: %s", failure.what());
+  }
+}
+
+int32_t anyattn_group::leave_or_stay(uint32_t phase, void* stream, anyattn_error* error) {
   const uint32_t limit = request.quarantine_after;
   if (limit == 0 || !anyattn::api::is_automatic(decision->origin)) return ANYATTN_OK;
   const Impl& newest = *impls.back();
@@ -76,30 +85,34 @@ int32_t anyattn_group::leave_failing_backend(uint32_t phase, anyattn_error* erro
     const std::string why =
         fmt::format("failed {} calls in a row, the last with: {}", newest.failures_in_a_row(), newest.last_failure());
     try {
-      take_over(why);
+      take_over(why, stream);
     } catch (const std::exception& obstacle) {
       stopped_ = fmt::format("{}: {} {}; nobody takes over: {}; make the group again when that is mended, or name a backend",
                              expected.who, newest.name(), why, obstacle.what());
     }
   }
   if (!stopped_.empty()) return anyattn_error_set(error, ANYATTN_UNSUPPORTED, "%s", stopped_.c_str());
-  if (parts[phase].impl == impls.back().get() || decision->choices.size() != 1) return ANYATTN_OK;
+  if (parts[phase].impl == impls.back().get()) return ANYATTN_OK;
   try {
     // Work on the old metadata may be queued, so it stays.
     left_parts.push_back(std::move(parts[phase]));
-    make_part(phase, *impls.back());
+    make_part(phase, *impls.back(), stream);
     return ANYATTN_OK;
   } catch (const std::exception& obstacle) {
+    if (!parts[phase].metadata && !left_parts.empty()) {  // as it was, but without a batch
+      std::destroy_at(&parts[phase]);
+      std::construct_at(&parts[phase], std::move(left_parts.back()));
+      left_parts.pop_back();
+      parts[phase].state = {};
+    }
     stopped_ = fmt::format("{}: {} takes over and gets no metadata: {}", expected.who, impls.back()->name(), obstacle.what());
     return anyattn_error_set(error, ANYATTN_UNSUPPORTED, "%s", stopped_.c_str());
   }
 }
 
 // Throws what keeps the group where it is; then nothing has changed.
-void anyattn_group::take_over(const std::string& why) {
+void anyattn_group::take_over(const std::string& why, void* stream) {
   using anyattn::StatusError;
-  if (decision->choices.size() != 1)
-    throw StatusError(ANYATTN_UNSUPPORTED, "two backends share the group, and a rule names one of them");
   if (request.metadata_mode == ANYATTN_METADATA_GRAPH_CAPTURE)
     throw StatusError(ANYATTN_UNSUPPORTED, "captured graphs hold the backend's launches");
   if (!request.successor) throw StatusError(ANYATTN_UNSUPPORTED, "no other backend is known");
@@ -108,14 +121,18 @@ void anyattn_group::take_over(const std::string& why) {
   successor.check = [this](const anyattn_support_report& report) { return anyattn::api::keeps_promises(*this, report); };
   const auto next = request.successor(successor);
   if (!next->ok()) throw StatusError(next->status, next->text);
+  const auto& name = next->choices.front().backend.key.name;
+  if (next->choices.size() != 1 || next->choices.front().backend.key == left.key())
+    throw StatusError(ANYATTN_UNSUPPORTED, "a rule names " + name + " for the block size in use");
   const size_t before = impls.size();
-  const Impl* const old_writer = writer;
+  const uint32_t level = graph_level;
   try {
-    warm_up(make_impl(next->choices.front()));
-  } catch (...) {
-    writer = old_writer;
+    warm_up(make_impl(next->choices.front()), stream);
+  } catch (const std::exception& failure) {
+    graph_level = level;
     impls.resize(before);
-    throw;
+    throw StatusError(ANYATTN_UNSUPPORTED, name + " was next: " + failure.what());
   }
+  writer.store(impls.back().get(), std::memory_order_release);  // from here on other threads may call it
   request.moved(left.key(), why, *impls.back());
 }

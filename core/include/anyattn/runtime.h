@@ -143,7 +143,7 @@ ANYATTN_API int32_t anyattn_group_get_info(const anyattn_group* group, anyattn_g
 /* ---- hot path: no lock, allocation, file, environment read or selection --------------------------------- */
 
 /* Once a step and part: ANYATTN_PHASE_BOTH (whole batch), or with needs_split _DECODE and _PREFILL, each with its slice of the
- * batch. Checks the batch against limits and features before the backend sees it. */
+ * batch. Checks the batch against limits and features. May leave a failing backend (selection.quarantine_after), cold, on `stream`. */
 ANYATTN_API int32_t anyattn_group_update(anyattn_group* group, uint32_t part, const anyattn_batch* batch, void* stream,
                                          anyattn_error* error);
 ANYATTN_API int32_t anyattn_group_kv_cache_update(anyattn_group* group, const anyattn_kv_cache_update_args* args,
