@@ -104,8 +104,9 @@ class Examiner {
       if (memory && content.held_still) memory->keep(seen);
     }
     if (sidecar_refusal) return sidecar_refusal;
-    if (auto refusal = check_needs(candidate, *seen)) return refusal;
+    // First: libraries of a file that this host cannot run are in nobody's way.
     if (auto refusal = check_host(candidate)) return refusal;
+    if (auto refusal = check_needs(candidate, *seen)) return refusal;
     if (auto refusal = check_duplicate(candidate, {seen->facts.device, seen->facts.inode})) return refusal;
     if (!path_verdict.warnings.empty()) {
       found_.warnings.push_back(fmt::format("plugin {}: {}", candidate.path, fmt::join(path_verdict.warnings, "; ")));

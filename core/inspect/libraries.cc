@@ -31,6 +31,18 @@ std::vector<std::byte> read_bytes(const std::string& path, uint64_t limit) {
   return bytes;
 }
 
+}  // namespace
+
+bool is_same_library(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  std::error_code error;
+  const uint64_t size = fs::file_size(a, error);
+  return fs::path(a).filename() == fs::path(b).filename() && !error && size == fs::file_size(b, error) && !error &&
+         read_bytes(a, size) == read_bytes(b, size);
+}
+
+namespace {
+
 std::string canonical_or_empty(const std::string& path) {
   std::error_code error;
   const std::string result = fs::canonical(path, error).string();
@@ -264,7 +276,7 @@ Closure LibrarySearch::close_over(const ElfFile& file, const std::string& path) 
       continue;
     }
     if (const auto loaded = places_.loaded.find(name);
-        loaded != places_.loaded.end() && !loaded->second.empty() && loaded->second != library.path) {
+        loaded != places_.loaded.end() && !loaded->second.empty() && !is_same_library(loaded->second, library.path)) {
       note({fmt::format("needs {} from {}, but this process holds {} under that name already, and the linker would take it",
                         name, library.path, loaded->second),
             fmt::format("give the plugin's copy a name of its own (SONAME), or let both use one file")});

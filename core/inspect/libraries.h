@@ -23,6 +23,9 @@ struct Library {
   std::string needed_by;  // path of the file that asks
 };
 
+// Are they one file to the linker: the same path, or equal bytes under one name (a private copy of a plugin's library)?
+bool is_same_library(const std::string& a, const std::string& b);
+
 // What the answers are about: every library that a file needs, and that those need, each name once, in the linker's order.
 struct Closure {
   std::vector<Library> libraries;

@@ -31,7 +31,7 @@ std::optional<Finding> OpenMpRuntime::add(const std::vector<Library>& libraries,
       path_ = library.path;
       who_ = plugin;
     }
-    if (path_ == library.path) continue;
+    if (is_same_library(path_, library.path)) continue;
     return Finding{
         fmt::format(
             "needs the OpenMP runtime {}, but {} brings {}, and two of them in one process may crash or compute wrongly",

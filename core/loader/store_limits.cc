@@ -87,7 +87,7 @@ bool remove_unheld(const fs::path& folder) {
 std::string hold_copy(const std::string& folder) {
   Held& all = held();
   const std::lock_guard lock(all.mutex);
-  // Pruned between making and locking it: made again.
+  // Pruned between making and locking it: made again. A pruner holds its lock for a moment only, so waiting is safe.
   for (int attempt = 0; attempt < 100; ++attempt) {
     const auto known = all.descriptors.find(folder);
     if (known != all.descriptors.end()) {
@@ -100,7 +100,7 @@ std::string hold_copy(const std::string& folder) {
     if (const std::string obstacle = trust::make_private_folder(folder); !obstacle.empty()) return obstacle;
     const int descriptor = open_folder(folder);
     if (descriptor < 0) continue;
-    if (::flock(descriptor, LOCK_SH | LOCK_NB) != 0 || !is_still(folder, descriptor)) {
+    if (::flock(descriptor, LOCK_SH) != 0 || !is_still(folder, descriptor)) {
       ::close(descriptor);
       continue;
     }

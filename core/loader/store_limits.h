@@ -8,7 +8,7 @@
 
 namespace anyattn::loader {
 
-// What a store keeps beside the copies that are in use.
+// How much a store holds, copies in use counted; those stay even beyond it.
 struct StoreLimits {
   size_t contents = 32;
   uint64_t bytes = uint64_t{4} << 30;
