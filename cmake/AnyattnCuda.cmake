@@ -11,6 +11,8 @@ if(NOT CUDAToolkit_FOUND)  # the one that tools/install_dependencies got
     set(cache $ENV{HOME}/.cache)
   endif()
   if(EXISTS ${cache}/anyattn/cuda13/nvidia/cu13/bin/nvcc)
+    unset(CUDAToolkit_NVCC_EXECUTABLE CACHE)  # an older one was found
+    unset(CUDAToolkit_BIN_DIR CACHE)
     set(CUDAToolkit_ROOT ${cache}/anyattn/cuda13/nvidia/cu13)
     find_package(CUDAToolkit 12.8 QUIET)
   endif()
@@ -47,7 +49,7 @@ function(anyattn_add_kernels target)
       COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
       COMMAND ${CMAKE_COMMAND} -DOBJECT=${object} -P ${PROJECT_SOURCE_DIR}/cmake/nvcc.cmake --
         ${CMAKE_CXX_COMPILER_LAUNCHER} ${ANYATTN_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -std=c++20 -O3 --expt-relaxed-constexpr -Xptxas -v ${codes}
-        -Xcompiler=-fPIC,-fvisibility=hidden -I${PROJECT_SOURCE_DIR}/plugins -I${PROJECT_SOURCE_DIR}/plugins/flash_cuda
+        -Xcompiler=-fPIC,-fvisibility=hidden -I${PROJECT_SOURCE_DIR}/plugins -I${CMAKE_CURRENT_SOURCE_DIR}
         -I${PROJECT_SOURCE_DIR}/sdk/include -I${PROJECT_SOURCE_DIR}/sdk/cpp/include
         -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} ${PROJECT_SOURCE_DIR}/cmake/nvcc.cmake

@@ -76,9 +76,8 @@ struct Work {
   int min_query, max_query;
   Place* places;    // [num_blocks + 1]
   Item* items;      // [max items]
-  int64_t* before;  // [max items + 1], tiles of the items before
-  int32_t* first;   // [max_num_reqs + 1], first item of a request
-  int32_t* counts;  // [1], items in all
+  int64_t* before;  // [max items], tiles of the items before
+  int32_t* first;   // [max_num_reqs], first item of a request
 };
 
 // A row of a partial result in scratch: maximum (base 2), sum, two of padding, then `head` unscaled outputs.

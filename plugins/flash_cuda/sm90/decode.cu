@@ -97,9 +97,11 @@ Kernel kernel_of(const Lane& lane) {
 
 int shared_bytes(const Lane& lane) { return decode_shared_bytes(head_tile(lane.problem), rows_of(lane), depth_of(lane)); }
 
+// Asks for the most that a block may have: impls of other sizes share the kernel, and the value set last counts.
 void prepare(const Lane& lane) {
+  cuda::tensor_map_encoder();  // found here, not in the first call
   check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel_of(lane)), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             shared_bytes(lane)),
+                             lane.device.shared_memory_per_block - kReservedShared),
         "the shared memory of a kernel");
 }
 

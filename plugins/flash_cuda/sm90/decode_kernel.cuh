@@ -338,6 +338,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       const int row = group_lane + 8 * side;
       sum[side] += __shfl_xor_sync(~0u, sum[side], 1);
       sum[side] += __shfl_xor_sync(~0u, sum[side], 2);
+      if (sum[side] != sum[side]) maximum[side] = 0;  // NaN scores leave no maximum, and must show
       if (row >= rows) continue;
       if (pair == 0) states[warp * a.rows + row] = {maximum[side] * factor, sum[side]};
       if (maximum[side] == -INFINITY) continue;

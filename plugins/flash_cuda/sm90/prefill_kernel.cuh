@@ -377,7 +377,7 @@ struct PrefillConsumer {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       float total = cuda::quad_sum(softmax.total[r]);
-      float top = total > 0 ? softmax.base[r] * args.scale_log2 : cuda::kMinusInfinity;
+      float top = total != 0 ? softmax.base[r] * args.scale_log2 : cuda::kMinusInfinity;
       const int q_head = head * args.pack + (row + 8 * r) % args.pack;
       if (args.sinks != nullptr) {
         const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
@@ -392,10 +392,10 @@ struct PrefillConsumer {
           top = both;
         }
       }
-      const float inverse = total > 0 ? 1 / total : 0;
+      const float inverse = total != 0 ? 1 / total : 0;
       const bool mine = token[r] < work.tokens;
       if (args.lse != nullptr && quad == 0 && mine) {
-        const float natural = total > 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
+        const float natural = total != 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
         args.lse[(work.token + token[r]) * args.lse_token_stride + q_head * args.lse_head_stride] = natural * args.lse_factor;
       }
       char* out = args.out.data + (work.token + token[r]) * args.out.token_bytes + q_head * args.out.head_bytes;

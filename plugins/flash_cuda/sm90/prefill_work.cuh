@@ -36,10 +36,11 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
   const auto walk = [&](auto&& each) {
     for (int request = warp; request <= batch.num_reqs; request += 32) {
       const bool padding = request == batch.num_reqs;
-      const int begin = batch.query_start_loc[request];
+      if (padding && plan.min_query > 0) continue;
+      const int begin = batch.num_reqs > 0 ? batch.query_start_loc[request] : 0;  // without requests arrays may be null
       const int end = padding ? batch.num_tokens : batch.query_start_loc[request + 1];
       const int query_len = end - begin, seq_len = padding ? 0 : batch.seq_lens[request];
-      if (padding ? plan.min_query > 0 : query_len < plan.min_query || query_len > plan.max_query) continue;
+      if (!padding && (query_len < plan.min_query || query_len > plan.max_query)) continue;
       const bool causal =
           plan.causality == kCausal || (plan.causality == kPerRequest && !padding && batch.causal[request] != 0);
       const int right = causal ? 0 : plan.window_right < 0 ? kFar : plan.window_right;

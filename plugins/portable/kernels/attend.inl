@@ -481,7 +481,9 @@ AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, floa
 AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
   const BatchView batch = *a.kept;
   const Place from = a.lane.places[s], next = a.lane.places[s + 1];
-  if (next.tile <= 0 || (from.item == next.item && from.head == next.head && from.tile > 0)) return;
+  const bool is_cut = next.tile > 0 && (from.item != next.item || from.head != next.head || from.tile <= 0);
+  // The merge must not end before attend does, whoever has nothing to do.
+  if (!is_cut) return s + share == 0 ? wait_for_previous() : void();
   const Unit u = unit_of(batch, next.first, 0, next.head, 0, 0);
   const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = next.last - s + 1;
   const auto part_of = [&](int i, int r) {  // the first piece stands in its program's second place

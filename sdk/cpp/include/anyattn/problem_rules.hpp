@@ -3,6 +3,7 @@
 // Included by the file of a plugin that decides (its plan). Decides nothing that a backend could decide otherwise.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -71,8 +72,9 @@ inline ScoreRules read_score_rules(const anyattn_problem& problem, Reasons& reas
                     : has(ANYATTN_FEATURE_NON_CAUSAL)       ? ScoreRules::kNonCausal
                                                             : ScoreRules::kCausal;
   if (has(ANYATTN_FEATURE_WINDOW)) {
-    rules.window_left = problem.window_left;
-    rules.window_right = problem.window_right;
+    constexpr int32_t kWidest = 1 << 30;  // past every position; a position and a window then add up within 32 bits
+    rules.window_left = std::min(problem.window_left, kWidest);
+    rules.window_right = std::min(problem.window_right, kWidest);
     if (problem.window_left < -1)
       reasons.add(ANYATTN_REASON_PARAMETER, "window_left", text(problem.window_left), "-1 (unlimited) or more");
     if (problem.window_right < -1)
