@@ -225,9 +225,9 @@ class Evening:
 
 
 def steps(a):
-    missing = [tool for tool in ("dpkg", "dpkg-deb", "dpkg-shlibdeps") if not shutil.which(tool)]
+    missing = [tool for tool in ("dpkg", "dpkg-deb", "dpkg-shlibdeps", "file") if not shutil.which(tool)]
     if missing and os.environ.get("ANYATTN_REQUIRE_ALL") != "1":
-        print(f"SKIPPED: {missing[0]} is missing: apt-get install dpkg-dev")
+        print(f"SKIPPED: {missing[0]} is missing: apt-get install dpkg-dev file")
         return ()
     packages, evening = Packages(a, plain_environment()), Evening(a)
     return (packages.pack, packages.each_holds_its_own_and_says_what_it_needs, packages.install, packages.doctor_is_green,
