@@ -57,6 +57,15 @@ void look_at_intel(Findings& findings) {
        cards.empty() ? "" : "use cpu"});
 }
 
+// Measured times that go before the order, or that once did.
+Finding look_at_profile(const ordered_json& profile) {
+  const std::string file = text_of(profile, "file"), stale = text_of(profile, "stale");
+  if (stale.empty())
+    return {"profile", Health::kOk,
+            fmt::format("{}: {} problems, measured {}", file, text_of(profile, "problems"), text_of(profile, "date")), ""};
+  return {"profile", Health::kNote, fmt::format("{} is ignored: {}", file, stale), "write it anew with 'anyattn tune'"};
+}
+
 void look_at_devices(const ordered_json& devices, Findings& findings) {
   const ordered_json& cpu = devices.at("cpu");
   findings.push_back({"cpu", Health::kOk,
@@ -68,6 +77,7 @@ void look_at_devices(const ordered_json& devices, Findings& findings) {
                         fmt::format("{}, {}, {}{}", text_of(device, "name"), text_of(device, "architecture"),
                                     mib(device.at("memory_bytes")), software(device)),
                         ""});
+    if (const ordered_json& profile = device.at("profile"); !profile.is_null()) findings.push_back(look_at_profile(profile));
     for (const ordered_json& plugin : device.at("plugins_without_code")) {
       const std::string id = plugin.get<std::string>(), architecture = text_of(device, "architecture");
       findings.push_back({fmt::format("device {}:{}", text_of(device, "kind"), text_of(device, "ordinal")), Health::kNote,

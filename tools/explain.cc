@@ -95,6 +95,23 @@ std::string reason_text(const ordered_json& reason) {
   return hint.empty() ? text : fmt::format("{} ({})", text, hint);
 }
 
+// What selection.profile did; empty where none is named, or one for another kind of device.
+std::string profile_text(const ordered_json& profile) {
+  const std::string file = text_of(profile, "file"), stale = text_of(profile, "stale");
+  if (file.empty()) return "";
+  if (!stale.empty()) return fmt::format("{} is ignored: {}", file, stale);
+  return file + (profile.at("found").get<bool>() ? "" : " has no times of this problem");
+}
+
+// "decode 1 x 512: 84.2 us (80.1 to 90.3)", a line a shape.
+std::string measured_text(const ordered_json& measured) {
+  std::vector<std::string> lines;
+  for (const ordered_json& one : measured)
+    lines.push_back(fmt::format("{}: {:.1f} us ({:.1f} to {:.1f})", text_of(one, "shape"), one.at("median_us").get<double>(),
+                                one.at("fastest_us").get<double>(), one.at("slowest_us").get<double>()));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 Colour colour_of_verdict(const std::string& verdict) {
   if (verdict == "chosen") return Colour::kGreen;
   if (verdict == "failed") return Colour::kRed;
@@ -114,12 +131,17 @@ void print_layer(const ordered_json& layer, const std::string& model, const Term
   const std::string chosen = text_of(layer, "chosen"), origin = text_of(layer, "origin");
   facts.add({"chosen", chosen.empty() ? Cell("nothing", Colour::kRed) : Cell(chosen, Colour::kGreen)});
   if (!origin.empty()) facts.add({"origin", origin});
+  if (const std::string profile = profile_text(layer.at("profile")); !profile.empty()) facts.add({"profile", profile});
   const std::string block_size_origin = text_of(layer, "block_size_origin"), error = text_of(layer, "error");
   if (!block_size_origin.empty()) facts.add({"block size", "chosen by the " + block_size_origin});
   if (!error.empty()) facts.add({"error", {error, Colour::kRed}});
   fmt::print("{}", facts.render(terminal, 2));
 
-  Table candidates({{"backend"}, {"plugin"}, {"stage"}, {"verdict"}, {"reasons"}});
+  const bool is_measured =
+      std::ranges::any_of(layer.at("candidates"), [](const ordered_json& one) { return !one.at("measured").empty(); });
+  std::vector<Column> columns{{"backend"}, {"plugin"}, {"stage"}, {"verdict"}, {"reasons"}};
+  if (is_measured) columns.push_back({"measured"});
+  Table candidates(columns);
   for (const ordered_json& candidate : layer.at("candidates")) {
     std::string reasons;
     for (const ordered_json& reason : candidate.at("reasons")) {
@@ -127,11 +149,13 @@ void print_layer(const ordered_json& layer, const std::string& model, const Term
       reasons += reason_text(reason);
     }
     const std::string verdict = text_of(candidate, "verdict");
-    candidates.add({text_of(candidate, "backend"),
-                    text_of(candidate, "plugin"),
-                    text_of(candidate, "stage"),
-                    {verdict, colour_of_verdict(verdict)},
-                    reasons});
+    std::vector<Cell> row{text_of(candidate, "backend"),
+                          text_of(candidate, "plugin"),
+                          text_of(candidate, "stage"),
+                          {verdict, colour_of_verdict(verdict)},
+                          reasons};
+    if (is_measured) row.emplace_back(measured_text(candidate.at("measured")));
+    candidates.add(std::move(row));
   }
   fmt::print("{}", candidates.empty() ? "  no candidate for this device\n" : candidates.render(terminal, 2));
 }

@@ -15,6 +15,7 @@
 #include "common/terminal.h"
 #include "problem_flags.h"
 #include "serving_verbs.h"
+#include "tune/tune.h"
 #include "vendor_verbs.h"
 #include "verbs.h"
 
@@ -222,7 +223,7 @@ int dispatch(int argc, char** argv) {
   app.footer("'anyattn VERB --help' explains a verb.\n\n" + std::string(kExitCodes));
   const std::vector<Verb> verbs = {add_list(app),   add_explain(app), add_run(app),    add_generate(app),   add_check(app),
                                    add_bench(app),  add_config(app),  add_doctor(app), add_new_plugin(app), add_verdicts(app),
-                                   add_bundle(app), add_key(app),     add_lock(app),   add_warm(app)};
+                                   add_bundle(app), add_key(app),     add_lock(app),   add_warm(app),       add_tune(app)};
   const std::vector<CLI::App*> parsers = app.get_subcommands({});
   if (argc < 2) {
     fmt::print(stderr, "{}", app.help());

@@ -49,8 +49,9 @@ int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_er
 int32_t anyattn_runtime_devices(anyattn_runtime* runtime, char** json, anyattn_error* error) {
   return hand_over("anyattn_runtime_devices", runtime, json, error, [](Runtime& object) {
     const anyattn::device::Devices& devices = object.devices();
+    const auto current = object.generation();
     return anyattn::api::devices_json(devices.all(), devices.missing(), anyattn::device::cpu_facts(),
-                                      object.registry()->snapshot());
+                                      current->source.registry(), current->profile ? &*current->profile : nullptr);
   });
 }
 

@@ -13,6 +13,7 @@
 #include "config/names.h"
 #include "inspect/device_code.h"
 #include "selector/problem_text.h"
+#include "selector/profile.h"
 
 namespace anyattn::api {
 namespace {
@@ -101,6 +102,12 @@ Json candidate_json(const selector::Candidate& candidate) {
                        {"allowed", or_null(reason.allowed)},
                        {"hint", or_null(reason.hint)}});
   }
+  Json measured = Json::array();
+  for (const selector::Measured& one : candidate.measured)
+    measured.push_back({{"shape", one.shape},
+                        {"fastest_us", one.times.fastest_us},
+                        {"median_us", one.times.median_us},
+                        {"slowest_us", one.times.slowest_us}});
   const bool has_report = candidate.verdict == selector::Verdict::kChosen || candidate.verdict == selector::Verdict::kEligible;
   return {{"backend", candidate.backend},
           {"plugin", or_null(candidate.plugin)},
@@ -110,7 +117,18 @@ Json candidate_json(const selector::Candidate& candidate) {
           {"stage", registry::stage_name(candidate.stage)},
           {"verdict", selector::verdict_name(candidate.verdict)},
           {"reasons", reasons},
+          {"place", candidate.place},
+          {"measured", measured},
           {"report", has_report ? report_json(candidate.report) : Json(nullptr)}};
+}
+
+// Of the device's kind: the file, and why it does not count for this device.
+Json device_profile(const config::Profile* profile, const anyattn_device_facts& device, const registry::View& view) {
+  if (!profile || !selector::is_about(*profile, device)) return nullptr;
+  return {{"file", profile->file},
+          {"date", or_null(profile->date)},
+          {"problems", profile->entries.size()},
+          {"stale", or_null(selector::why_stale(*profile, device, view))}};
 }
 
 // The name; with two backends "DECODE_NAME, PREFILL_NAME", which `choices` takes apart.
@@ -191,7 +209,9 @@ std::string config_json(const config::Config& config) {
 }
 
 std::string devices_json(const std::vector<anyattn_device_facts>& devices, const std::vector<device::MissingKind>& missing,
-                         const anyattn_cpu_facts& cpu, const registry::Snapshot& plugins) {
+                         const anyattn_cpu_facts& cpu, const registry::Registry& registry, const config::Profile* profile) {
+  const registry::Snapshot plugins = registry.snapshot();
+  const registry::View view = registry.view();
   Json json = {{"devices", Json::array()}, {"missing", Json::array()}};
   for (const anyattn_device_facts& facts : devices) {
     json["devices"].push_back({{"kind", device::kind_name(facts.device_kind)},
@@ -210,7 +230,8 @@ std::string devices_json(const std::vector<anyattn_device_facts>& devices, const
                                {"driver_version", facts.driver_version},
                                {"runtime_version", facts.runtime_version},
                                {"compiler_version", facts.compiler_version},
-                               {"plugins_without_code", without_code(plugins, facts)}});
+                               {"plugins_without_code", without_code(plugins, facts)},
+                               {"profile", device_profile(profile, facts, view)}});
   }
   for (const device::MissingKind& kind : missing) json["missing"].push_back({{"kind", kind.kind}, {"reason", kind.reason}});
   Json isa = Json::array();
@@ -233,6 +254,11 @@ std::string explain_json(const selector::Decision& decision) {
                {"origin", or_null(decision.origin)},
                {"error", or_null(decision.text)},
                {"block_size_origin", or_null(decision.block_size_origin)},
+               {"profile",
+                {{"key", decision.profile.key},
+                 {"file", or_null(decision.profile.file)},
+                 {"stale", or_null(decision.profile.stale)},
+                 {"found", decision.profile.found}}},
                {"choices", Json::array()},
                {"specs", Json::array()},
                {"candidates", Json::array()}};

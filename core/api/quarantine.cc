@@ -20,7 +20,9 @@ bool speaks_of_backend(int32_t status) {
 }
 
 // A name that a person wrote stays. Two backends in one group ("decode: ...; prefill: ...") are a rule's doing.
-bool is_automatic(const std::string& origin) { return origin.starts_with("order") || origin.starts_with("unlisted"); }
+bool is_automatic(const std::string& origin) {
+  return origin.starts_with("order") || origin.starts_with("unlisted") || origin.starts_with("profile");
+}
 
 // What the engine built on the report in use.
 std::optional<selector::Reason> keeps_promises(const anyattn_group& group, const anyattn_support_report& next) {

@@ -194,6 +194,7 @@ std::shared_ptr<const selector::Decision> Runtime::select(const anyattn_problem*
   request.device = &devices_.facts(resolve(device));
   request.backend = backend;
   request.quarantine = &current->quarantine;
+  if (current->profile) request.profile = &*current->profile;
   // What is compared with a lock has all reasons in it, as what was written down.
   const bool is_locked = !ask_all && current->lock.is_set();
   request.ask_all = ask_all || is_locked;
@@ -209,6 +210,9 @@ std::shared_ptr<const selector::Decision> Runtime::select(const anyattn_problem*
   }
   std::shared_ptr<const selector::Decision> decision =
       current->decisions.select(request, current->config, current->source.registry());
+  if (!decision->profile.stale.empty() && !current->stale_profile_is_said.exchange(true))
+    log::warning("selection.profile " + decision->profile.file + " is ignored: " + decision->profile.stale +
+                 "; 'anyattn tune' writes it anew");
   if (is_locked && decision->ok()) current->lock.require_same(*decision);
   return decision;
 }

@@ -3,9 +3,11 @@
 // Groups hold it too, so that destroying the handle early is no crash.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "api/plugin_source.h"
 #include "api/selection_lock.h"
 #include "config/config.h"
+#include "config/profile.h"
 #include "device/devices.h"
 #include "device/thread_pool.h"
 #include "loader/host_services.h"
@@ -31,9 +34,12 @@ struct Generation {
   Generation(config::Config read, const loader::HostServices& services, uint64_t number)
       : config(std::move(read)),
         lock(config.lock.empty() ? SelectionLock() : SelectionLock(config.lock)),
+        profile(config.profile.empty() ? std::nullopt : std::optional(config::read_profile(config.profile))),
         source(config, services, number) {}
   const config::Config config;
   const SelectionLock lock;
+  const std::optional<config::Profile> profile;
+  std::atomic<bool> stale_profile_is_said{false};
   PluginSource source;
   selector::DecisionCache decisions;
   selector::Quarantine quarantine;

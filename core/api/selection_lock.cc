@@ -18,12 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string asked(const selector::Decision& decision) {
-  const anyattn_problem& problem = decision.problem.view();
-  std::string text(device::kind_name(decision.device_kind));
-  for (const selector::Field& field : selector::fields())
-    if (field.is_feature || selector::field_is_read(field, problem))
-      text += fmt::format("\n{}={}", field.name, field.text(problem));
-  return text;
+  return std::string(device::kind_name(decision.device_kind)) + selector::all_fields(decision.problem.view());
 }
 
 std::string reasons(const selector::Decision& decision) {

@@ -74,7 +74,9 @@ Schema selection(const std::vector<std::string>& rule_fields) {
                {"quarantine_after", integer(0, 1000),
                 "Failing calls in a row after which a group leaves an automatically chosen backend; 0 = never.", "3"},
                {"lock", text(filled_form()),
-                "File of anyattn lock: another outcome than it says is refused; relative to this file; null = none.", "null"}}),
+                "File of anyattn lock: another outcome than it says is refused; relative to this file; null = none.", "null"},
+               {"profile", text(filled_form()),
+                "File of anyattn tune: measured times that go before order; relative to this file; null = none.", "null"}}),
           .example = "{backend: CPU_ATTN}"};
 }
 

@@ -130,6 +130,8 @@ class Binder {
     config_.quarantine_after = static_cast<uint32_t>(integer_of(at(selection, "quarantine_after")));
     const YamlNode& lock = at(selection, "lock");
     if (!is_null(lock)) config_.lock = resolve(lock, "selection.lock");
+    const YamlNode& profile = at(selection, "profile");
+    if (!is_null(profile)) config_.profile = resolve(profile, "selection.profile");
     config_.allow_fallback = texts_of(at(selection, "allow_fallback"));
   }
 

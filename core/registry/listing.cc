@@ -68,8 +68,10 @@ View Registry::view() const {
   const std::shared_lock lock(mutex_);
   View view;
   view.generation = generation_;
-  for (const auto& [key, stack] : now_.entries)
-    view.entries.push_back({key, stack.back()->candidate.id, stack.back()->candidate.path});
+  for (const auto& [key, stack] : now_.entries) {
+    const Candidate& top = stack.back()->candidate;
+    view.entries.push_back({key, top.id, top.path, top.content});
+  }
   std::ranges::stable_sort(view.entries, {}, [](const View::Entry& entry) { return std::pair(entry.plugin, entry.key); });
   for (const Recorded& recorded : now_.failures) {
     for (const Key& key : recorded.names) view.failures.push_back({key, recorded.failure, holds_name(recorded, key)});

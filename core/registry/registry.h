@@ -59,6 +59,7 @@ struct View {
     Key key;
     std::string plugin;
     std::string path;
+    std::string content;  // BLAKE2b-256 of the file, hex
   };
   struct NamedFailure {
     Key key;

@@ -32,7 +32,8 @@ Musts find_musts(const std::string& call, const config::Config& config, const Ow
 // and name.
 struct Ordered {
   std::string name;
-  bool listed = false;  // in selection.order
+  bool listed = false;    // in selection.order
+  bool profiled = false;  // stands before one that the order puts before it (profile.h)
 };
 std::vector<Ordered> ask_order(const config::Config& config, const registry::View& view, uint32_t device_kind);
 

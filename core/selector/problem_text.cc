@@ -259,6 +259,13 @@ std::string lse_bases_text(uint32_t bases) {
   return bases == ANYATTN_LSE_BASE2 ? "base2" : "none";
 }
 
+std::string all_fields(const anyattn_problem& problem) {
+  std::string text;
+  for (const Field& field : fields())
+    if (field.is_feature || field_is_read(field, problem)) text += fmt::format("\n{}={}", field.name, field.text(problem));
+  return text;
+}
+
 std::string describe(const anyattn_problem& problem) {
   std::string line;
   const auto add = [&line](std::string_view separator, std::string_view text) {

@@ -61,6 +61,9 @@ std::string lse_bases_text(uint32_t bases);             // "natural | base2"
 // 4095".
 std::string describe(const anyattn_problem& problem);
 
+// "\nNAME=VALUE" for every feature and every field that counts: equal where two problems mean the same.
+std::string all_fields(const anyattn_problem& problem);
+
 // Empty where the problem is one that can be asked, else one sentence: field, value, what is allowed. Bits that are not known
 // here are left to the backends to refuse.
 std::string validate_problem(const anyattn_problem* problem);

@@ -9,6 +9,7 @@
 #include "config/names.h"
 #include "selector/error_text.h"
 #include "selector/problem_text.h"
+#include "selector/profile.h"
 #include "selector/walk.h"
 
 namespace anyattn::selector {
@@ -185,6 +186,16 @@ Decision select_two(Decision decision, const Question& question, Walk& walk, con
   return accept(std::move(decision), device, std::move(choices), std::move(pair->specs), origin);
 }
 
+ProfileUse use_of(const Request& request, const OwnedProblem& problem, const registry::View& view) {
+  ProfileUse use;
+  if (request.profile || request.ask_all) use.key = profile_key(problem, request.device->device_kind);
+  if (!request.profile || !is_about(*request.profile, *request.device)) return use;
+  use.file = request.profile->file;
+  use.stale = why_stale(*request.profile, *request.device, view);
+  use.found = use.stale.empty() && request.profile->entries.contains(use.key);
+  return use;
+}
+
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) {
@@ -210,6 +221,7 @@ Decision select(const Request& request, const config::Config& config, registry::
   decision.device_ordinal = request.device->ordinal;
   decision.problem = OwnedProblem(*request.problem);
   resolve_kv_cache_dtype(decision.problem);
+  decision.profile = use_of(request, decision.problem, walk.view());
 
   // Rules may name a device, so each device has musts of its own; a must on the device asked for never leaves it.
   const auto select_on = [&](const anyattn_device_facts& device, const Musts& musts) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which backend answers a problem, and why each other one does not: a pure function of problem, device facts, plugin options,
-// registered backends and policy. Included by the API. Creates no impl, touches no device, keeps no state (decision_cache.h
+// registered backends, policy and profile. Included by the API. Creates no impl, touches no device, keeps no state (decision_cache.h
 // does).
 #pragma once
 
@@ -13,6 +13,7 @@
 
 #include "anyattn/backend.h"
 #include "config/config.h"
+#include "config/profile.h"
 #include "registry/registry.h"
 #include "selector/owned_problem.h"
 #include "selector/quarantine.h"
@@ -32,6 +33,12 @@ struct Reason {
 };
 std::string describe(const Reason& reason);
 
+// What a profile says of a backend and one batch of the problem.
+struct Measured {
+  std::string shape;  // "decode 1 x 2048"
+  config::Profile::Times times;
+};
+
 // One backend asked, in the order it was asked.
 struct Candidate {
   std::string backend;
@@ -41,8 +48,10 @@ struct Candidate {
   uint32_t phase = ANYATTN_PHASE_BOTH;  // it was asked for
   registry::Stage stage = registry::Stage::kSupports;
   Verdict verdict = Verdict::kRefused;
-  std::vector<Reason> reasons;      // at least one where refused or failed
-  anyattn_support_report report{};  // where chosen or eligible
+  std::vector<Reason> reasons;          // at least one where refused or failed
+  anyattn_support_report report{};      // where chosen or eligible
+  uint32_t place = 0;                   // in the order without a profile
+  std::vector<Measured> measured = {};  // where a profile that counts has times of it
 };
 
 // A backend chosen for a phase.
@@ -51,7 +60,7 @@ struct Choice {
   registry::OpenBackend backend;
   anyattn_support_report report{};
   std::string origin;  // what decided: "call", "flag", "environment ANYATTN_BACKEND", "rule FILE:LINE",
-                       // "selection.backend FILE:LINE", "order", "unlisted"
+                       // "selection.backend FILE:LINE", "profile", "order", "unlisted"
 };
 
 enum class Error {
@@ -70,9 +79,10 @@ struct Request {
   const anyattn_device_facts* device = nullptr;
   // Present devices of selection.allow_fallback's kinds, in its order; an automatic choice may fall to them.
   std::vector<const anyattn_device_facts*> fallback_devices;
-  std::string backend;                     // a must of this call; empty = the policy decides
-  bool ask_all = false;                    // explain: ask every candidate; else stop at the first that fits
-  const Quarantine* quarantine = nullptr;  // automatic choices pass over who is in it; null: nobody is
+  std::string backend;                       // a must of this call; empty = the policy decides
+  bool ask_all = false;                      // explain: ask every candidate; else stop at the first that fits
+  const config::Profile* profile = nullptr;  // of measured times, that go before the order; null: none
+  const Quarantine* quarantine = nullptr;    // automatic choices pass over who is in it; null: nobody is
   // Who takes over from a backend in use must keep what was built on it: accept its cache spec, and whatever else `check` wants.
   struct Successor {
     registry::Key of;
@@ -81,6 +91,14 @@ struct Request {
     std::function<std::optional<Reason>(const anyattn_support_report&)> check;
   };
   const Successor* successor = nullptr;
+};
+
+// What a profile had to say.
+struct ProfileUse {
+  std::string key;     // of the problem (profile.h); empty unless ask_all was set or a profile was given
+  std::string file;    // of the profile; empty: none was given, or one of another kind of device
+  std::string stale;   // why it is ignored as a whole, one sentence; empty: it is not
+  bool found = false;  // it is not ignored and has times for the problem
 };
 
 struct Decision {
@@ -94,6 +112,7 @@ struct Decision {
   int32_t device_ordinal = 0;
   std::string origin;  // of the choice; with two: "decode: rule F:3; prefill: order"
   uint64_t generation = 0;
+  ProfileUse profile;
 
   std::vector<Choice> choices;        // none, one (phase as asked), or two: decode, then prefill
   std::vector<OwnedSpec> specs;       // accepted by every choice, best first; empty where keys are ragged

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "config/names.h"
+#include "selector/profile.h"
 
 namespace anyattn::selector {
 namespace {
@@ -90,12 +91,22 @@ std::optional<Taken> Walk::run(const OwnedProblem& problem, const anyattn_device
   if (must && std::ranges::find(names, must->name, &Ordered::name) == names.end())
     names.insert(names.begin(), {must->name, false});
 
+  std::vector<std::string> order;
+  for (const Ordered& name : names) order.push_back(name.name);
+  const config::Profile::Entry* entry = request_.profile ? find_entry(*request_.profile, problem, device, view_) : nullptr;
+  if (entry) apply_profile(*entry, names);
+
   std::optional<Taken> first;
   for (const Ordered& name : names) {
     const bool is_must = must && must->name == name.name;
+    const size_t before = candidates_.size();
     std::optional<Taken> taken = ask_name(name.name, problem, device, is_must, check);
+    for (size_t i = before; i < candidates_.size(); ++i) {
+      candidates_[i].place = static_cast<uint32_t>(std::ranges::find(order, name.name) - order.begin());
+      if (entry) candidates_[i].measured = measured(*entry, name.name);
+    }
     if (!taken || first || (must && !is_must)) continue;
-    taken->origin = must ? must->origin : name.listed ? "order" : "unlisted";
+    taken->origin = must ? must->origin : name.profiled ? "profile" : name.listed ? "order" : "unlisted";
     candidates_.back().verdict = Verdict::kChosen;
     first = std::move(taken);
     if (!ask_all) break;

@@ -13,7 +13,8 @@ using anyattn::tools::testing::TempDir;
 
 namespace {
 
-const std::vector<std::string> kVerbs = {"list", "explain", "run", "generate", "check", "bench", "config", "doctor", "warm"};
+const std::vector<std::string> kVerbs = {"list",  "explain", "run",    "generate", "check",
+                                         "bench", "config",  "doctor", "warm",     "tune"};
 
 }  // namespace
 

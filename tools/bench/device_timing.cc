@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "common/interrupt.h"
@@ -106,6 +107,10 @@ double DeviceCopies::gb_per_s() {
     runtime_.copy(device_, to_.get(), from_.get(), from_.bytes(), kDeviceToDevice, stream_.get());
   end_.record(stream_.get());
   return 2.0 * kCopies * static_cast<double>(from_.bytes()) / end_.milliseconds_since(begin_) / 1e6;
+}
+
+std::function<double()> device_sampler(const Runtime& runtime, Workload& workload, double min_time_s) {
+  return [calls = std::make_shared<Calls>(runtime, workload), min_time_s] { return calls->microseconds(min_time_s); };
 }
 
 std::optional<Row> time_device_row(const Runtime& runtime, const WorkloadOptions& workload_options, const Point& point,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of the grid on a device other than the CPU: calls as replays of a captured graph, timed by the device's events, against
-// what copies inside its memory reach. Included by bench.
+// what copies inside its memory reach. Included by bench and tune.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "anyattn/streams.hpp"
@@ -23,6 +24,9 @@ class DeviceCopies {
   DeviceMemory from_, to_;
   DeviceEvent begin_, end_;
 };
+
+// A sample of the workload's call at each call of it: mean microseconds over at least min_time_s. Borrows both; one at a time.
+std::function<double()> device_sampler(const Runtime& runtime, Workload& workload, double min_time_s);
 
 // Empty where Ctrl-C came between two samples. `copies` gives a sample of the limit beside each of the row.
 std::optional<Row> time_device_row(const Runtime& runtime, const WorkloadOptions& workload, const Point& point, Arena& arena,

@@ -53,12 +53,12 @@ ANYATTN_API uint64_t anyattn_runtime_generation(const anyattn_runtime* runtime);
 ANYATTN_API int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error);
 /* JSON: values[].{key,value,origin}: origin is flag, environment NAME, FILE:LINE or default. */
 ANYATTN_API int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error);
-/* JSON: devices[].{kind,ordinal,name,architecture,memory_bytes,facts...,plugins_without_code[]}, missing[].{kind,reason};
- * cpu{isa[],cores,l2_bytes...}. plugins_without_code: ids of plugins that hold code of the device's vendor, none for this device. */
+/* JSON: devices[].{kind,ordinal,name,architecture,memory_bytes,facts...,plugins_without_code[],profile}, missing[].{kind,reason};
+ * cpu{isa[],cores...}. plugins_without_code: ids with code of its vendor, none for it. profile: null, {file,date,problems,stale}. */
 ANYATTN_API int32_t anyattn_runtime_devices(anyattn_runtime* runtime, char** json, anyattn_error* error);
-/* JSON: problem (every field by name), device, chosen, origin (what decided: order, rule FILE:LINE, flag, ...), candidates[].
- * {backend,plugin,stage,verdict,reasons[].{id,field,wanted,allowed,hint},report}. OK although nothing was chosen (chosen null).
- * backend: a must of this call, may be null. device: "auto", "cpu", "cuda:0". */
+/* JSON: problem (every field by name), device, chosen, origin (order, profile, rule FILE:LINE, flag, ...), profile{},
+ * candidates[].{backend,plugin,stage,verdict,reasons[].{id,field,wanted,allowed,hint},place,measured[],report}.
+ * OK although nothing was chosen (chosen null). backend: a must of this call, may be null. device: "auto", "cpu", "cuda:0". */
 ANYATTN_API int32_t anyattn_runtime_explain(anyattn_runtime* runtime, const anyattn_problem* problem, const char* device,
                                             const char* backend, char** json, anyattn_error* error);
 

@@ -74,7 +74,7 @@ TEST_CASE("config_readme_names_every_key_with_its_default") {
     rows.push_back({cells[1], cells[3]});
   }
   const std::vector<Key> keys = schema_keys();
-  CHECK(keys.size() == 28);
+  CHECK(keys.size() == 29);
   REQUIRE(rows.size() == keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
     CHECK(rows[i].path == keys[i].path);

@@ -70,6 +70,7 @@ selection:
       {"selection.allow_fallback", {"[]", "default"}},
       {"selection.quarantine_after", {"3", "default"}},
       {"selection.lock", {"null", "default"}},
+      {"selection.profile", {"null", "default"}},
       {"trust.level", {"none", "default"}},
       {"trust.keys", {"[]", "default"}},
       {"probe.enabled", {"false", file + ":9"}},

@@ -137,6 +137,7 @@ registry::Candidate World::candidate(const std::string& path) const {
   candidate.origin = "search /plugins";
   candidate.required = plugin.required;
   candidate.has_sidecar = plugin.has_sidecar;
+  candidate.content = plugin.content;
   if (!plugin.has_sidecar) return candidate;
   candidate.id = plugin.id;
   candidate.backends = plugin.backends;
@@ -197,6 +198,7 @@ selector::Decision World::select(const anyattn_problem& problem, const std::stri
   std::vector<anyattn_device_facts> fallback;
   for (const uint32_t kind : fallback_kinds) fallback.push_back(device(kind));
   selector::Request request{&problem, &facts, {}, backend, ask_all};
+  if (profile) request.profile = &*profile;
   for (const anyattn_device_facts& one : fallback) request.fallback_devices.push_back(&one);
   return selector::select(request, config, *registry);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct FakePlugin {
   bool required = false;
   std::string fails;  // not empty: does not open, with this text
   std::string path;   // "/plugins/ID.so" where empty
+  std::string content;
   std::shared_ptr<Behaviour> behaviour = std::make_shared<Behaviour>();
 };
 
@@ -71,6 +73,7 @@ class World {
   bool logged(const std::string& part) const;
 
   config::Config config;
+  std::optional<config::Profile> profile;
   std::unique_ptr<registry::Registry> registry;
   std::map<std::string, std::atomic<int>> opened;  // by path
   std::vector<std::string> log_lines;
