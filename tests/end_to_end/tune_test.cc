@@ -157,6 +157,31 @@ TEST_CASE("tune_s_profile_must_be_readable_where_it_is_named") {
   CHECK(count(truncated.err, "\n") == 1);
 }
 
+TEST_CASE("tune_measures_on_a_device_by_replays_of_captured_graphs") {
+  TempDir dir;
+  const std::string profile = dir / "profile.json",
+                    config = dir.write("pretend.yaml", "version: 1\nplugins: {search: [" + std::string(ANYATTN_TEST_DIR) +
+                                                           "/pretend]}\nselection: {order: {cuda: [QUEUED_TWICE_ATTN]}}\n");
+  const Result result = cli({"tune",     "--model",    "x/tiny",     "--models",  dir.write("models.yaml", kTable),
+                             "--config", config,       "--device",   "cuda:0",    "-o",
+                             profile,    "--contexts", "64",         "--prompts", "33",
+                             "--rounds", "3",          "--min-time", "0.0005",    "--cold-mib",
+                             "1",        "--json"});
+  CAPTURE(result.err);
+  REQUIRE(result.code == 0);
+  const json written = json::parse(read_file(profile));
+  CHECK(written["device"]["architecture"] == "sm_75");
+  CHECK(written["device"]["driver_version"] == 13000);
+  REQUIRE(written["entries"].size() == 2);
+  for (const json& entry : written["entries"])
+    for (const json& shape : entry["shapes"]) {
+      REQUIRE(shape["times"].size() == 2);
+      CHECK(shape["times"][0]["backend"] == "QUEUED_TWICE_ATTN");  // the order's first
+      CHECK(shape["times"][1]["backend"] == "QUEUED_ATTN");
+      CHECK(shape["times"][1]["fastest_us"] < shape["times"][0]["fastest_us"]);
+    }
+}
+
 TEST_CASE("tune_with_one_backend_writes_nothing") {
   TempDir dir;
   const std::string profile = dir / "profile.json";

@@ -20,7 +20,7 @@ struct RoundsOptions {
 class Rounds {
  public:
   // runtime outlives it.
-  Rounds(const Runtime& runtime, RoundsOptions options) : runtime_(runtime), options_(std::move(options)) {}
+  Rounds(const Runtime& runtime, const RoundsOptions& options) : runtime_(runtime), options_(options) {}
 
   struct Answer {
     std::map<std::string, std::vector<double>> times;  // microseconds a call, one a round, by backend

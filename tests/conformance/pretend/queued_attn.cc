@@ -66,6 +66,19 @@ class QueuedAttn : public naive::NaiveAttn {
   bool frozen_;
 };
 
+// The same at half the speed: somebody to be measured against.
+class TwiceAttn : public QueuedAttn {
+ public:
+  static constexpr const char* kName = "QUEUED_TWICE_ATTN";
+  static constexpr const char* kDescription = "every call done twice";
+  using QueuedAttn::QueuedAttn;
+
+  void forward(const Metadata& metadata, const anyattn_forward_args& args) {
+    QueuedAttn::forward(metadata, args);
+    QueuedAttn::forward(metadata, args);
+  }
+};
+
 }  // namespace pretend
 
 extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_min, uint32_t host_max, const anyattn_host*,
@@ -74,5 +87,5 @@ extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_min, uint32_t host_max,
   static constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "frozen", "no", "yes | no"}};
   static constexpr anyattn::PluginInfo info{
       "org.anyattn.pretend", "AnyAttn tests", "1.0.0", "Apache-2.0", kOptions, 1, kProviders, 1};
-  return anyattn::PluginTable<info, pretend::QueuedAttn>::enter(host_min, host_max, plugin, error);
+  return anyattn::PluginTable<info, pretend::QueuedAttn, pretend::TwiceAttn>::enter(host_min, host_max, plugin, error);
 }
