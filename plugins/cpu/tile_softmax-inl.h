@@ -53,7 +53,8 @@ struct TileSoftmax : TileUnit<Rows, kRows> {
   }
   // A number of each key from `key` on, in every lane of that key.
   static __m512 per_key(const float* from, int key) {
-    return kRows == 16 ? _mm512_set1_ps(from[key]) : _mm512_permutexvar_ps(lane_key(), _mm512_loadu_ps(from + key));
+    return kRows == 16 ? _mm512_set1_ps(from[key])
+                       : _mm512_permutexvar_ps(lane_key(), _mm512_castps128_ps512(_mm_loadu_ps(from + key)));
   }
 
   // Scores to base-2 logits where something stands between the two: scales of keys, cap, ALiBi, keys out of sight.
