@@ -3,47 +3,13 @@
 // pieces. Balanced whatever the lengths are, and at most one cut a block (stream-K, arXiv:2301.03598). Included by launch.cu.
 #pragma once
 
+#include "cuda_common/scan.cuh"
 #include "sm80/work.h"
 #include "visible.cuh"
 
 namespace anyattn::flash::sm80 {
 
 inline constexpr int kScheduleThreads = 512;
-
-// Sum of `value` over the threads before this one; total: over all.
-__device__ inline int64_t scan(int64_t value, int64_t* total) {
-  __shared__ int64_t sums[kScheduleThreads / 32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int64_t sum = value;
-  for (int step = 1; step < 32; step *= 2) {
-    const int64_t other = __shfl_up_sync(0xffffffffu, sum, step);
-    if (lane >= step) sum += other;
-  }
-  __syncthreads();  // the sums of the call before have been read
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  int64_t before = 0, all = 0;
-  for (int w = 0; w < kScheduleThreads / 32; ++w) {
-    if (w < warp) before += sums[w];
-    all += sums[w];
-  }
-  *total = all;
-  return before + sum - value;
-}
-
-// The last index in [0, count) with values[index] <= wanted; values ascend and values[0] <= wanted.
-template <class T>
-__device__ int last_not_above(const T* values, int count, T wanted) {
-  int low = 0, high = count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (values[middle] <= wanted)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
 
 __device__ inline int items_of(const Work& work, const Batch& batch, int req) {
   const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
@@ -66,7 +32,7 @@ __device__ inline Item make_item(const Work& work, const Mask& mask, const Batch
 // Tile `at` of the line, as a place.
 __device__ inline Place place_at(const Work& work, int num_items, int64_t at) {
   Place place{};
-  place.item = last_not_above(work.before, num_items, at / work.head_units);
+  place.item = cuda::last_not_above(work.before, num_items, at / work.head_units);
   place.first = work.items[place.item];
   const int64_t rest = at - work.before[place.item] * work.head_units;
   place.head = static_cast<int>(rest / place.first.tiles);
@@ -79,7 +45,7 @@ __global__ void __launch_bounds__(kScheduleThreads) schedule(const Work work, co
   int64_t num_items = 0, num_tiles = 0, total = 0;
   for (int first = 0; first < batch.num_reqs; first += kScheduleThreads) {
     const int req = first + threadIdx.x;
-    const int64_t before = scan(req < batch.num_reqs ? items_of(work, batch, req) : 0, &total);
+    const int64_t before = cuda::scan<kScheduleThreads>(req < batch.num_reqs ? items_of(work, batch, req) : 0, &total);
     if (req < batch.num_reqs) work.first[req] = static_cast<int32_t>(num_items + before);
     num_items += total;
   }
@@ -89,12 +55,12 @@ __global__ void __launch_bounds__(kScheduleThreads) schedule(const Work work, co
     int tiles = 0;
     if (index < num_items) {
       const int req =
-          last_not_above(work.first, batch.num_reqs, index);  // requests without items share their index: the last counts
+          cuda::last_not_above(work.first, batch.num_reqs, index);  // requests without items share their index: the last counts
       const Item item = make_item(work, mask, batch, req, index - work.first[req]);
       work.items[index] = item;
       tiles = item.tiles;
     }
-    const int64_t before = scan(tiles, &total);
+    const int64_t before = cuda::scan<kScheduleThreads>(tiles, &total);
     if (index < num_items) work.before[index] = num_tiles + before;
     num_tiles += total;
   }

@@ -9,7 +9,9 @@
 // multiprocessor, 1.2 us away, need 42 KiB), then the outputs of the warps where they meet.
 #pragma once
 
+#include "cuda_common/convert.cuh"
 #include "cuda_common/mma_sm80.cuh"
+#include "cuda_common/softmax.cuh"
 #include "cuda_common/tma.cuh"
 #include "sm90/decode.h"
 
@@ -22,23 +24,6 @@ __device__ __forceinline__ int64_t joined(int low, int high) {
   return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32 | static_cast<uint32_t>(low));
 }
 __device__ __forceinline__ int word_of(int words, int index) { return __shfl_sync(~0u, words, index); }
-__device__ __forceinline__ float exp2_of(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-template <class T>
-__device__ __forceinline__ uint32_t pack(float low, float high);
-template <>
-__device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(both);
-}
-template <>
-__device__ __forceinline__ uint32_t pack<__half>(float low, float high) {
-  const __half2 both = __floats2half2_rn(low, high);
-  return reinterpret_cast<const uint32_t&>(both);
-}
 
 // A walk over the units of a line. All of a warp's lanes hold the same, `words` apart: lane i holds word i of the item.
 struct Walk {
@@ -239,17 +224,17 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
       top = fmaxf(top, maximum[side]);
       const float base = top == -INFINITY ? 0 : top * factor;
-      const float shrink = exp2_of(maximum[side] * factor - base);
+      const float shrink = cuda::exp2_fast(maximum[side] * factor - base);
       maximum[side] = top;
       float added = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        value[i] = exp2_of(value[i] * factor - base);
+        value[i] = cuda::exp2_fast(value[i] * factor - base);
         added += value[i];
       }
       sum[side] = sum[side] * shrink + added;
-      p[side] = pack<T>(value[0], value[1]);
-      p[2 + side] = pack<T>(value[2], value[3]);
+      p[side] = cuda::pack2<T>(value[0], value[1]);
+      p[2 + side] = cuda::pack2<T>(value[2], value[3]);
       if (__any_sync(~0u, shrink != 1)) {
 #pragma unroll
         for (int i = 0; i < kHead / 8; ++i) {
@@ -274,16 +259,16 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     float scale = 1;
     if (a.sinks) {
       const float sink = a.sinks[q_head] * kLog2e, higher = fmaxf(top, sink);
-      scale = top == -INFINITY ? 0 : exp2_of(top - higher);
-      total = (scale == 0 ? 0 : total * scale) + exp2_of(sink - higher);
+      scale = top == -INFINITY ? 0 : cuda::exp2_fast(top - higher);
+      total = (scale == 0 ? 0 : total * scale) + cuda::exp2_fast(sink - higher);
       top = higher;
     }
     const bool empty = top == -INFINITY;
     scale = empty ? 0 : scale / total;
     uint32_t* const to =
         reinterpret_cast<uint32_t*>(a.out.data + token * a.out.token_bytes + q_head * a.out.head_bytes + quad * 8);
-    to[0] = pack<T>(value.x * scale, value.y * scale);  // rows are aligned to a pair of elements
-    to[1] = pack<T>(value.z * scale, value.w * scale);
+    to[0] = cuda::pack2<T>(value.x * scale, value.y * scale);  // rows are aligned to a pair of elements
+    to[1] = cuda::pack2<T>(value.z * scale, value.w * scale);
     if (quad == 0 && a.lse)
       a.lse[token * a.lse_token_stride + q_head * a.lse_head_stride] =
           empty ? -INFINITY : (top + __log2f(total)) * kLn2 * a.lse_factor;
@@ -311,13 +296,13 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
         float higher = top;
 #pragma unroll
         for (int n = 0; n < 8; ++n) higher = fmaxf(higher, state[n].x);
-        const float base = higher == -INFINITY ? 0 : higher, shrink = exp2_of(top - base);
+        const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
         top = higher;
         total *= shrink;
         value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
-          const float weight = exp2_of(state[n].x - base);
+          const float weight = cuda::exp2_fast(state[n].x - base);
           total += weight * state[n].y;
           value.x += weight * output[n].x;
           value.y += weight * output[n].y;
@@ -357,7 +342,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       for (int n = 0; n < kWarps; ++n) {
         const float2 state = states[n * a.rows + row];
         if (state.x == -INFINITY) continue;
-        const float weight = exp2_of(state.x - top);
+        const float weight = cuda::exp2_fast(state.x - top);
         const float4 more = *reinterpret_cast<const float4*>(staged + (n * a.rows + row) * kPitch + quad * 4);
         total += weight * state.y;
         value.x += weight * more.x;

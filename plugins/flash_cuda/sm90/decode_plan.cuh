@@ -2,50 +2,16 @@
 // The schedule of decode, made on the device by one block: items, then a line for each block of the launch. Included by decode.cu.
 #pragma once
 
+#include "cuda_common/scan.cuh"
 #include "sm90/decode.h"
 
 namespace anyattn::flash::sm90 {
 
 inline constexpr int kPlanThreads = 1024;
 
-// Sum of the values of the threads before this one; total: of all.
-__device__ inline int64_t scan(int64_t value, int64_t* total) {
-  __shared__ int64_t sums[kPlanThreads / 32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int64_t sum = value;
-  for (int step = 1; step < 32; step *= 2) {
-    const int64_t other = __shfl_up_sync(~0u, sum, step);
-    if (lane >= step) sum += other;
-  }
-  __syncthreads();
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  int64_t before = 0, all = 0;
-  for (int i = 0; i < kPlanThreads / 32; ++i) {
-    if (i < warp) before += sums[i];
-    all += sums[i];
-  }
-  *total = all;
-  return before + sum - value;
-}
-
 __device__ inline int items_of(const PlanArgs& a, int req) {
   const int rows = a.batch.query_start_loc[req + 1] - a.batch.query_start_loc[req];
   return rows < a.min_query || rows > a.max_query ? 0 : (rows + a.tokens - 1) / a.tokens;
-}
-
-// The last index in [0, count) whose value is at most `wanted`; values ascend from one that is.
-template <class T>
-__device__ int last_at_most(const T* values, int count, T wanted) {
-  int low = 0, high = count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    if (values[middle] <= wanted)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
 }
 
 __device__ inline Item make_item(const PlanArgs& a, int req, int index) {
@@ -90,7 +56,7 @@ struct At {
 };
 __device__ inline At find(const PlanArgs& a, const Row& row, int64_t at) {
   At found;
-  found.item = last_at_most(a.before, row.num_items, at / a.num_kv_heads);
+  found.item = cuda::last_not_above(a.before, row.num_items, at / a.num_kv_heads);
   found.chunks = chunks_of(a.items[found.item]);
   found.cost = found.chunks + row.unit_cost;
   const int64_t rest = at - a.before[found.item] * a.num_kv_heads;
@@ -149,7 +115,7 @@ __global__ void __launch_bounds__(kPlanThreads) decode_plan(const __grid_constan
   int64_t num_items = 0, total;
   for (int first = 0; first < num_reqs; first += kPlanThreads) {
     const int req = first + static_cast<int>(threadIdx.x);
-    const int64_t before = scan(req < num_reqs ? items_of(a, req) : 0, &total);
+    const int64_t before = cuda::scan<kPlanThreads>(req < num_reqs ? items_of(a, req) : 0, &total);
     if (req < num_reqs) a.first_item[req] = static_cast<int32_t>(num_items + before);
     num_items += total;
   }
@@ -160,11 +126,11 @@ __global__ void __launch_bounds__(kPlanThreads) decode_plan(const __grid_constan
     const int index = first + static_cast<int>(threadIdx.x);
     Item item{};
     if (index < num_items) {
-      const int req = last_at_most(a.first_item, num_reqs, index);
+      const int req = cuda::last_not_above(a.first_item, num_reqs, index);
       item = make_item(a, req, index - a.first_item[req]);
       a.items[index] = item;
     }
-    const int64_t before = scan(index < num_items ? chunks_of(item) + unit_cost : 0, &total);
+    const int64_t before = cuda::scan<kPlanThreads>(index < num_items ? chunks_of(item) + unit_cost : 0, &total);
     if (index < num_items) a.before[index] = cost + before;
     cost += total;
   }
