@@ -76,6 +76,7 @@ void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args&
   to.q[0] = to.q[1] = rows_of(q);
   set_out(to, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.head_size_v}, true}));
   set_lse(to, plan_, args.lse, args.lse_base, tokens);
+  if (plan_.has(ANYATTN_FEATURE_OUT_SCALE)) to.out_scale = read_per_head(args.out_scale, "out_scale", 1);
   if (plan_.has(ANYATTN_FEATURE_SINKS)) to.sinks = read_per_head(args.sinks, "sinks", plan_.num_q_heads);
   if (plan_.main.cfg.alibi != kAlibiNone) to.slopes = read_per_head(args.alibi_slopes, "alibi_slopes", plan_.num_q_heads);
   const bool wide_v = plan_.head_size_v * dtype_bytes(plan_.dtype) % 16 == 0;

@@ -54,12 +54,13 @@ void set_lse(AttendArgs& args, const Plan& plan, const anyattn_tensor& lse, uint
 }
 
 void set_out(AttendArgs& args, const RawView<3>& out) {
-  const int64_t quad = 4 * dtype_bytes(out.dtype);
-  if (out.shape[2] % 4 == 0) {
-    for (int64_t value :
-         {out.stride_bytes[0], out.stride_bytes[1], static_cast<int64_t>(reinterpret_cast<uintptr_t>(out.data) % 16)})
-      if (value % quad != 0) throw Error(kWrong, "out: a row starts ", value % quad, " bytes past a multiple of ", quad);
-  }
+  const int64_t bytes = dtype_bytes(out.dtype), together = out.shape[2] % 4 == 0                ? 4
+                                                           : out.shape[2] % 2 == 0 && bytes < 4 ? 2
+                                                                                                : 1;
+  for (int64_t value :
+       {out.stride_bytes[0], out.stride_bytes[1], static_cast<int64_t>(reinterpret_cast<uintptr_t>(out.data) % 16)})
+    if (value % (together * bytes) != 0)
+      throw Error(kWrong, "out: a row starts ", value % (together * bytes), " bytes past a multiple of ", together * bytes);
   args.out = rows_of(out);
 }
 

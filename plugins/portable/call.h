@@ -20,7 +20,7 @@ Rows rows_of(const RawView<2>& view);  // without heads
 AttendArgs common_args(double softmax_scale, const void* scratch, uint64_t needed);
 // lse may be absent; given without the LSE feature it is refused.
 void set_lse(AttendArgs& args, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens);
-// The out tensor; its rows must start on 8 (16-bit) or 16 bytes, since four elements are stored at once.
+// The out tensor. Four elements are stored at once, or two where a row is no multiple of four: rows start on so many.
 void set_out(AttendArgs& args, const RawView<3>& out);
 // The call's scale of K or V, or one a kv head: device memory; null where the problem has none.
 const float* call_scale(const anyattn_tensor& tensor, const char* name, const Plan& plan);

@@ -14,10 +14,11 @@ constexpr uint64_t kCommonFeatures = bit(ANYATTN_FEATURE_NON_CAUSAL) | bit(ANYAT
                                      bit(ANYATTN_FEATURE_CP_DECODE) | bit(ANYATTN_FEATURE_LSE) |
                                      bit(ANYATTN_FEATURE_BATCH_INVARIANT) | bit(ANYATTN_FEATURE_KV_TRANSFER) |
                                      bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA) | bit(ANYATTN_FEATURE_KV_SCALES);
-constexpr uint64_t kPlainFeatures =
-    kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) | bit(ANYATTN_FEATURE_ALIBI) |
-    bit(ANYATTN_FEATURE_ALIBI_SQRT) | bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
-    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL) | bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
+                                    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) |
+                                    bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | bit(ANYATTN_FEATURE_SINKS) |
+                                    bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL) |
+                                    bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) | bit(ANYATTN_FEATURE_OUT_SCALE);
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 constexpr uint32_t kPreferredBlockSize = 64;
@@ -45,6 +46,9 @@ void check_parameters(const anyattn_problem& problem, Reasons& reasons, Plan& pl
   cfg.mm_prefix = plan.has(ANYATTN_FEATURE_MM_PREFIX);
   cfg.invariant = plan.has(ANYATTN_FEATURE_BATCH_INVARIANT);
   const KeyShard shard = read_key_shard(problem, reasons);
+  if (shard.world > 1 && plan.has(ANYATTN_FEATURE_OUT_SCALE))
+    reasons.add(ANYATTN_REASON_COMBINATION, "out_scale", "with sharded keys", "without",
+                "merge_states joins the shards' parts as floats");
   cfg.cp_world = static_cast<int>(shard.world);
   cfg.cp_rank = static_cast<int>(shard.rank);
   cfg.cp_interleave = static_cast<int>(shard.interleave);
@@ -54,8 +58,10 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   plan.dtype = problem.q_dtype;
   plan.out_dtype = problem.out_dtype;
   if (!is_float_dtype(problem.q_dtype)) reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), kFloats);
-  if (!is_float_dtype(problem.out_dtype))
-    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), kFloats);
+  const bool codes = plan.has(ANYATTN_FEATURE_OUT_SCALE);
+  if (codes ? problem.out_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN : !is_float_dtype(problem.out_dtype))
+    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", text(dtype_name(problem.out_dtype), codes ? " with out_scale" : ""),
+                codes ? "float8_e4m3fn with out_scale" : kFloats);
   plan.ragged = has_ragged_keys(problem, reasons);
   if (plan.ragged) return;
   plan.block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
@@ -142,7 +148,7 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   Config& cfg = plan.main.cfg;
   cfg.kind = kind_of(plan.dtype);
   cfg.rows = plan.format ? static_cast<int>(plan.format->coding) : cfg.kind;
-  cfg.out_kind = kind_of(plan.out_dtype);
+  cfg.out_kind = plan.has(ANYATTN_FEATURE_OUT_SCALE) ? static_cast<int>(kRowsE4M3) : static_cast<int>(kind_of(plan.out_dtype));
   cfg.head_size = static_cast<int>(plan.head_size);
   cfg.head_size_v = static_cast<int>(plan.head_size_v);
   cfg.latent = plan.kv_lora_rank > 0;

@@ -261,6 +261,7 @@ AA_FN RowEnd end_row(const AttendArgs& a, int head, float maximum, float sum) {
   }
   const bool empty = maximum == -kInfinity;
   end.scale = empty ? 0 : shrink / sum * call_scale(a.v_scales, a.scale_stride, head / cfg.group);
+  if (cfg.out_kind == kRowsE4M3) end.scale /= *a.out_scale;
   end.lse = empty ? -kInfinity : (maximum + log2_of(sum)) * kLn2;
   return end;
 }

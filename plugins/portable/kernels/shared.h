@@ -26,7 +26,7 @@ enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymme
 struct Config {
   int kind;         // of q, and of new rows of k and v
   int rows;         // format of the cache's rows; the kind where keys are ragged
-  int out_kind;     // of out
+  int out_kind;     // of out; kRowsE4M3: codes of value / out_scale
   int head_size;    // of q and k
   int head_size_v;  // of v and out
   int q_split;      // q's first part (MLA: the latent one); head_size where q is one tensor
@@ -134,6 +134,7 @@ struct AttendArgs {
   const float* slopes;    // [num_q_heads]
   const float* k_scales;  // of the call, one or one a kv head (scale_stride 1); null: 1
   const float* v_scales;
+  const float* out_scale;  // [1]; read where out holds codes
   int32_t scale_stride;
   float softmax_scale;
   float lse_factor;        // 1, or log2(e)

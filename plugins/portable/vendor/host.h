@@ -73,18 +73,24 @@ static void store_any(int kind, char* row, int64_t i, float value) {
   if (kind == kF16) reinterpret_cast<Float16*>(row)[i] = from_float<Float16>(value);
   if (kind == kBF16) reinterpret_cast<BFloat16*>(row)[i] = from_float<BFloat16>(value);
 }
-void store_quad(const Rows& rows, int64_t row, int head, int column, const float (&value)[4], float scale) const {
+void store_out(char* row, int64_t i, float value) {
+  if (cfg.out_kind == kRowsE4M3)
+    row[i] = static_cast<char>(float8_of(value, false));
+  else
+    store_any(cfg.out_kind, row, i, value);
+}
+void store_quad(const Rows& rows, int64_t row, int head, int column, const float (&value)[4], float scale) {
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
-  for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_any(cfg.out_kind, to, column + e, value[e] * scale);
+  for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_out(to, column + e, value[e] * scale);
 }
 static void store_two(float* to, float low, float high) {
   to[0] = low;
   to[1] = high;
 }
-void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) const {
+void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
   const float value[4] = {low, high, 0, 0};
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
-  for (int e = 0; e < 2 && column + e < cfg.head_size_v; ++e) store_any(cfg.out_kind, to, column + e, value[e]);
+  for (int e = 0; e < 2 && column + e < cfg.head_size_v; ++e) store_out(to, column + e, value[e]);
 }
 void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes, int rows, int size) const {
   for (int i = 0; i < rows; ++i)

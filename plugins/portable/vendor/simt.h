@@ -114,6 +114,13 @@ AA_FN void store_any(int kind, char* row, int64_t i, float value) {
   if (kind == kF16) ((unsigned short*)row)[i] = f16_of(value);
   if (kind == kBF16) ((unsigned short*)row)[i] = bf16_of(value);
 }
+AA_FN unsigned float8_of(float x, bool e5m2);
+AA_FN void store_out(char* row, int64_t i, float value) {
+  if (cfg.out_kind == kRowsE4M3)
+    row[i] = (char)float8_of(value, false);
+  else
+    store_any(cfg.out_kind, row, i, value);
+}
 
 struct alignas(16) Chunk {
   unsigned word[4];
@@ -126,7 +133,7 @@ AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
   if (cfg.head_size_v % 4 != 0) {
     for (int e = 0; e < 4; ++e)
-      if (column + e < cfg.head_size_v) store_any(cfg.out_kind, to, column + e, value[e] * scale);
+      if (column + e < cfg.head_size_v) store_out(to, column + e, value[e] * scale);
     return;
   }
   if (column >= cfg.head_size_v) return;
@@ -134,6 +141,10 @@ AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const
     Chunk chunk;
     for (int e = 0; e < 4; ++e) chunk.word[e] = bits_of(value[e] * scale);
     *(Chunk*)(to + column * 4) = chunk;
+  } else if (cfg.out_kind == kRowsE4M3) {
+    unsigned word = 0;
+    for (int e = 0; e < 4; ++e) word |= float8_of(value[e] * scale, false) << 8 * e;
+    *(unsigned*)(to + column) = word;
   } else {
     Half4 half;
     for (int e = 0; e < 4; ++e) half.at[e] = cfg.out_kind == kF16 ? f16_of(value[e] * scale) : bf16_of(value[e] * scale);
@@ -148,8 +159,11 @@ AA_FN void store_two(float* to, float low, float high) {
 AA_FN void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
   if (cfg.head_size_v % 2 != 0 || cfg.out_kind == kF32) {
-    if (column < cfg.head_size_v) store_any(cfg.out_kind, to, column, low);
-    if (column + 1 < cfg.head_size_v) store_any(cfg.out_kind, to, column + 1, high);
+    if (column < cfg.head_size_v) store_out(to, column, low);
+    if (column + 1 < cfg.head_size_v) store_out(to, column + 1, high);
+  } else if (cfg.out_kind == kRowsE4M3) {
+    if (column < cfg.head_size_v)
+      *(unsigned short*)(to + column) = (unsigned short)(float8_of(low, false) | float8_of(high, false) << 8);
   } else if (column < cfg.head_size_v) {
     const unsigned pair =
         cfg.out_kind == kF16 ? f16_of(low) | (unsigned)f16_of(high) << 16 : bf16_of(low) | (unsigned)bf16_of(high) << 16;

@@ -17,6 +17,15 @@ void round_all(uint32_t dtype, std::vector<float>* values) {
   for (float& value : *values) value = rounded(dtype, value);
 }
 
+// Values become multiples of out_scale, none past the largest float8_e4m3fn.
+void count_in_codes(double out_scale, Reference* reference) {
+  constexpr double kLargest = 448.0;
+  for (std::vector<double>* values : {&reference->exact, &reference->naive}) {
+    for (double& value : *values) value = std::clamp(value / out_scale, -kLargest, kLargest);
+  }
+  reference->max_value /= out_scale;
+}
+
 void lay_out_rows(const Case& c, PlainData* data) {
   data->prefix = c.prefix;
   data->query_start_loc = {0};
@@ -189,6 +198,7 @@ Reference plain_reference(const Case& c, const PlainData& data, uint32_t rank) {
     }
   }
   for (int i = 0; i < c.pad_rows; ++i) append_empty_row(data.shape, &reference);
+  if (c.out_scale > 0) count_in_codes(static_cast<double>(c.out_scale), &reference);
   return reference;
 }
 

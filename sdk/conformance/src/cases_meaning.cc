@@ -57,6 +57,10 @@ constexpr Line kLines[] = {
     {"meaning/out_dtype_@", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=728 lse=natural out=@", Dtypes::kHalves, "float32"},
     {"meaning/out_narrower_@", "paged q=4 kv=2 d=64 lens=5/37,1/50 seed=728 lse=natural out=@", Dtypes::kFloat32,
      "float16|bfloat16"},
+    {"meaning/out_scale_@", "paged q=8 kv=2 d=64 lens=5/37,1/900,40/50,0/0 pad_rows=2 fused seed=732 lse=natural out_scale=@",
+     Dtypes::kAll, "0.01|0.0002"},  // the second saturates
+    {"meaning/out_scale_of_@_columns", "ragged q=4 kv=4 d=32 dv=@ lens=9/9,33/70 seed=733 out_scale=0.02", Dtypes::kHalves,
+     "30|37"},
     {"meaning/metadata_mode_@", "paged q=4 kv=2 d=64 lens=1/37,1/50,1/600 seed=729 lse=natural mode=@", Dtypes::kAll,
      "fast|graph"},
     {"meaning/same_bits_again", "paged q=8 kv=2 d=64 lens=1/900,33/300,1/7 seed=731 lse=natural again", Dtypes::kAll},

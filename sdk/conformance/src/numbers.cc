@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "anyattn/conformance/cache_format.h"
+
 namespace anyattn::conformance {
 
 uint16_t bfloat16_of(float value) {
@@ -59,6 +61,8 @@ double unit_roundoff(uint32_t dtype) {
       return 0x1p-11;
     case ANYATTN_DTYPE_BFLOAT16:
       return 0x1p-8;
+    case ANYATTN_DTYPE_FLOAT8_E4M3FN:
+      return 0x1p-4;
     default:
       return 0x1p-24;
   }
@@ -94,6 +98,11 @@ void store_element(uint32_t dtype, void* at, float value) {
     std::memcpy(at, &value, sizeof value);
     return;
   }
+  if (dtype == ANYATTN_DTYPE_FLOAT8_E4M3FN) {
+    const uint8_t code = float8_of(dtype, value);
+    std::memcpy(at, &code, sizeof code);
+    return;
+  }
   const uint16_t bits = dtype == ANYATTN_DTYPE_FLOAT16 ? float16_of(value) : bfloat16_of(value);
   std::memcpy(at, &bits, sizeof bits);
 }
@@ -103,6 +112,11 @@ float load_element(uint32_t dtype, const void* at) {
     float value;
     std::memcpy(&value, at, sizeof value);
     return value;
+  }
+  if (dtype == ANYATTN_DTYPE_FLOAT8_E4M3FN) {
+    uint8_t code;
+    std::memcpy(&code, at, sizeof code);
+    return float_of_float8(dtype, code);
   }
   uint16_t bits;
   std::memcpy(&bits, at, sizeof bits);

@@ -75,6 +75,7 @@ uint64_t features_of(const Case& c, uint32_t rank) {
   add(c.lse_base != 0 || merges, ANYATTN_FEATURE_LSE);
   add(c.invariant, ANYATTN_FEATURE_BATCH_INVARIANT);
   add(!c.kv_scales.empty(), c.head_scales ? ANYATTN_FEATURE_KV_SCALES_PER_HEAD : ANYATTN_FEATURE_KV_SCALES);
+  add(c.out_scale > 0, ANYATTN_FEATURE_OUT_SCALE);
   add(is_mla(c), ANYATTN_FEATURE_MLA);
   add(c.kv_transfer, ANYATTN_FEATURE_KV_TRANSFER);
   add(c.graph_level >= 0, ANYATTN_FEATURE_GRAPH);

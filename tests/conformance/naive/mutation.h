@@ -23,6 +23,7 @@ enum class Mutation {
   kLogsOnTheHotPath,      // in forward
   kCreatesWhatItRefuses,  // problems with a window
   kRefusesWindows,        // for the must-pass list
+  kOutScaleUpsideDown,    // multiplies by out_scale
   kWrongOffTheGrid,       // head sizes that no table of cases has: 4 more than a multiple of 8
   kAllocates,             // in forward, and gives it back
   kOtherBitsAgain,        // each call adds a little to the first element
@@ -49,10 +50,15 @@ struct MutationName {
   Mutation mutation;
 };
 inline constexpr MutationName kChosenByOption[] = {
-    {"wrong_off_the_grid", Mutation::kWrongOffTheGrid},      {"allocates", Mutation::kAllocates},
-    {"other_bits_again", Mutation::kOtherBitsAgain},         {"writes_past_out", Mutation::kWritesPastOut},
-    {"frees_host_text", Mutation::kFreesHostText},           {"needs_workers", Mutation::kNeedsWorkers},
-    {"takes_unknown_format", Mutation::kTakesUnknownFormat}, {"wrong_in_company", Mutation::kWrongInCompany},
+    {"out_scale_upside_down", Mutation::kOutScaleUpsideDown},
+    {"wrong_off_the_grid", Mutation::kWrongOffTheGrid},
+    {"allocates", Mutation::kAllocates},
+    {"other_bits_again", Mutation::kOtherBitsAgain},
+    {"writes_past_out", Mutation::kWritesPastOut},
+    {"frees_host_text", Mutation::kFreesHostText},
+    {"needs_workers", Mutation::kNeedsWorkers},
+    {"takes_unknown_format", Mutation::kTakesUnknownFormat},
+    {"wrong_in_company", Mutation::kWrongInCompany},
 };
 
 }  // namespace naive

@@ -12,12 +12,26 @@ using anyattn::kAnySize;
 using anyattn::RawView;
 
 uint64_t known_features() {
-  uint64_t known =
-      bits({ANYATTN_FEATURE_NON_CAUSAL, ANYATTN_FEATURE_PER_REQUEST_CAUSAL, ANYATTN_FEATURE_WINDOW, ANYATTN_FEATURE_SOFT_CAP,
-            ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_ALIBI_SQRT, ANYATTN_FEATURE_ALIBI_SYMMETRIC, ANYATTN_FEATURE_SINKS,
-            ANYATTN_FEATURE_MM_PREFIX, ANYATTN_FEATURE_SPARSE_TOPK, ANYATTN_FEATURE_CHUNKED_LOCAL, ANYATTN_FEATURE_CP_DECODE,
-            ANYATTN_FEATURE_CP_PREFILL, ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_BATCH_INVARIANT, ANYATTN_FEATURE_KV_SCALES,
-            ANYATTN_FEATURE_KV_SCALES_PER_HEAD, ANYATTN_FEATURE_KV_TRANSFER, ANYATTN_FEATURE_GRAPH});
+  uint64_t known = bits({ANYATTN_FEATURE_NON_CAUSAL,
+                         ANYATTN_FEATURE_PER_REQUEST_CAUSAL,
+                         ANYATTN_FEATURE_WINDOW,
+                         ANYATTN_FEATURE_SOFT_CAP,
+                         ANYATTN_FEATURE_ALIBI,
+                         ANYATTN_FEATURE_ALIBI_SQRT,
+                         ANYATTN_FEATURE_ALIBI_SYMMETRIC,
+                         ANYATTN_FEATURE_SINKS,
+                         ANYATTN_FEATURE_MM_PREFIX,
+                         ANYATTN_FEATURE_SPARSE_TOPK,
+                         ANYATTN_FEATURE_CHUNKED_LOCAL,
+                         ANYATTN_FEATURE_CP_DECODE,
+                         ANYATTN_FEATURE_CP_PREFILL,
+                         ANYATTN_FEATURE_LSE,
+                         ANYATTN_FEATURE_BATCH_INVARIANT,
+                         ANYATTN_FEATURE_KV_SCALES,
+                         ANYATTN_FEATURE_KV_SCALES_PER_HEAD,
+                         ANYATTN_FEATURE_OUT_SCALE,
+                         ANYATTN_FEATURE_KV_TRANSFER,
+                         ANYATTN_FEATURE_GRAPH});
   if (mutated(Mutation::kRefusesWindows) || mutated(Mutation::kCreatesWhatItRefuses)) known &= ~bits({ANYATTN_FEATURE_WINDOW});
   return known;
 }
@@ -147,6 +161,7 @@ struct NaiveAttn::Call {
   RawView<2> lse, sparse;
   RawView<1> sinks, slopes;
   anyattn_tensor k_scale, v_scale;  // absent: 1
+  float out_scale = 1.0f;
 };
 
 void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& args) {
@@ -191,6 +206,7 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
     call.k_scale = args.k_scale;
     call.v_scale = mutated(Mutation::kScaleOfKForV) ? args.k_scale : args.v_scale;
   }
+  if (has(problem_, ANYATTN_FEATURE_OUT_SCALE) && knows_all) call.out_scale = scale_of(args.out_scale, 0);
   if (mutated(Mutation::kLogsOnTheHotPath)) host_.log(ANYATTN_LOG_INFO, "forward");
   if (mutated(Mutation::kCrashes)) __builtin_trap();
   if (mutated(Mutation::kAllocates)) {
@@ -270,7 +286,8 @@ void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scor
         },
         tail, scores, out);
   }
-  for (int64_t d = 0; d < width; ++d) store(call.out.dtype, call.out.at(row, head, d), out[d] * v_scale);
+  const float factor = mutated(Mutation::kOutScaleUpsideDown) ? v_scale * call.out_scale : v_scale / call.out_scale;
+  for (int64_t d = 0; d < width; ++d) store_value(call.out.dtype, call.out.at(row, head, d), out[d] * factor);
   if (call.lse) store(ANYATTN_DTYPE_FLOAT32, call.lse.at(row, head), in_base(lse, call.args.lse_base));
 }
 

@@ -33,8 +33,10 @@ inline void refuse_common(const anyattn_problem& p, anyattn::Reasons& reasons) {
     reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype, "float32, float16, bfloat16");
   }
   const std::string out_dtype = anyattn::dtype_name(p.out_dtype);
-  if (anyattn::dtype_of_float_name(out_dtype) == ANYATTN_DTYPE_NONE) {
-    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", out_dtype, "float32, float16, bfloat16");
+  const bool codes = has(p, ANYATTN_FEATURE_OUT_SCALE);
+  if (codes ? p.out_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN : anyattn::dtype_of_float_name(out_dtype) == ANYATTN_DTYPE_NONE) {
+    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", out_dtype,
+                codes ? "float8_e4m3fn with out_scale" : "float32, float16, bfloat16");
   }
   if (p.num_kv_heads == 0 || p.num_q_heads % p.num_kv_heads != 0) {
     reasons.add(ANYATTN_REASON_HEADS, "num_q_heads", std::to_string(p.num_q_heads), "a multiple of num_kv_heads");

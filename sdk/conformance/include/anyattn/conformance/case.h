@@ -64,6 +64,7 @@ struct Case {
   Kind kind = Kind::kPaged;
   uint32_t dtype = ANYATTN_DTYPE_FLOAT32;
   uint32_t out_dtype = 0;  // out=; 0 = dtype
+  float out_scale = 0;     // out_scale=: out holds float8_e4m3fn codes of value / out_scale; 0 = floats
   std::string format;      // format= of the cache, a kv_cache_dtype; empty = the dtype's own
 
   int num_q_heads = 1;            // q=
@@ -131,7 +132,9 @@ struct Case {
   bool operator==(const Case&) const = default;
 };
 
-inline uint32_t out_dtype_of(const Case& c) { return c.out_dtype ? c.out_dtype : c.dtype; }
+inline uint32_t out_dtype_of(const Case& c) {
+  return c.out_scale > 0 ? ANYATTN_DTYPE_FLOAT8_E4M3FN : c.out_dtype ? c.out_dtype : c.dtype;
+}
 
 // The text is no case: says which word, what is allowed.
 struct CaseError : std::runtime_error {

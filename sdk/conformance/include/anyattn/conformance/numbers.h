@@ -48,7 +48,7 @@ float float_of_bfloat16(uint16_t bits);
 // `value` as a tensor of `dtype` (FLOAT32, FLOAT16 or BFLOAT16) holds it.
 float rounded(uint32_t dtype, float value);
 
-// Half the distance from 1 to the next number: 2^-24, 2^-11, 2^-8.
+// Half the distance from 1 to the next number: 2^-24, 2^-11, 2^-8; float8_e4m3fn: 2^-4.
 double unit_roundoff(uint32_t dtype);
 
 // 4 or 2 for the three float types, 0 for any other.
@@ -57,7 +57,7 @@ size_t dtype_bytes(uint32_t dtype);
 // "float32", "float16", "bfloat16": also the names of the cache formats. Empty for any other.
 std::string_view dtype_name(uint32_t dtype);
 
-// One element in memory, in the machine's byte order; unaligned is fine.
+// One element of a float dtype or of float8_e4m3fn in memory, in the machine's byte order; unaligned is fine.
 void store_element(uint32_t dtype, void* at, float value);
 float load_element(uint32_t dtype, const void* at);
 
