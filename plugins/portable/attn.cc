@@ -31,8 +31,8 @@ void PortableAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) 
 }
 
 uint32_t PortableAttn::warmup(const anyattn_limits&, void*, void*) {
-  kernels_.prepare();
-  return kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
+  const bool loaded = kernels_.prepare();
+  return kTargetDevice == ANYATTN_DEVICE_CPU || !loaded ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
 }
 
 void PortableAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {

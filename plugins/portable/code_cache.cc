@@ -49,9 +49,9 @@ std::string file_of(const std::string& folder, const std::string& key) {
   return folder + name;
 }
 
-bool only_ours(const std::string& path) {
+bool only_ours(const std::string& path) {  // or root's
   struct stat status;
-  return lstat(path.c_str(), &status) == 0 && !S_ISLNK(status.st_mode) && status.st_uid == geteuid() &&
+  return lstat(path.c_str(), &status) == 0 && !S_ISLNK(status.st_mode) && (status.st_uid == geteuid() || status.st_uid == 0) &&
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
@@ -90,10 +90,13 @@ CodeCache::CodeCache(std::string_view option) {
   }
 }
 
+bool CodeCache::has(const std::string& key) const {
+  return !folder_.empty() && only_ours(folder_) && only_ours(file_of(folder_, key));
+}
+
 std::string CodeCache::find(const std::string& key) const {
-  if (folder_.empty() || !only_ours(folder_)) return {};
+  if (!has(key)) return {};
   const std::string path = file_of(folder_, key);
-  if (!only_ours(path)) return {};
   std::ifstream in(path, std::ios::binary);
   Header header{};
   if (!in.read(reinterpret_cast<char*>(&header), sizeof header) || header.bytes > kMaxBytes) return {};

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler.h"
 
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "code_cache.h"
@@ -29,17 +32,14 @@ std::string words_of(const Config& c) {
               c.alibi, ",", c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave,
               ",", c.matrix, ",", cap);
 }
-std::string words_of(const Tile& t) {
+std::string words_of(const Tile& t) {  // without slots: one code for devices of every size
   return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.share, ",",
               t.keep_query, ",", t.stages, ",", t.heads, ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query,
-              ",", t.slots, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles);
+              ",", 0, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles);
 }
 
 std::string compile(const std::string& program, const std::string& architecture) {
   const Library& library = compiler();
-  if (!library)
-    throw Error(ANYATTN_UNSUPPORTED, "no run-time compiler (", library.why(),
-                "); install one, or take the machine code along in ", "the folder that the option cache names");
   using Program = void*;
   const auto create =
       library.get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(name("CreateProgram"));
@@ -74,8 +74,7 @@ std::string compile(const std::string& program, const std::string& architecture)
   return result;
 }
 
-}  // namespace
-
+// 0 where there is none.
 uint32_t compiler_version() {
   static const uint32_t version = [] {
     const auto ask = reinterpret_cast<int (*)(int*, int*)>(compiler().find(name("Version")));
@@ -85,30 +84,80 @@ uint32_t compiler_version() {
   return version;
 }
 
-std::string program_text(const Specialisation& spec, int lane) {
-  return text("#define AA_MIN_BLOCKS ", spec.min_blocks[lane], "\n#define AA_LANE ", lane, "\n#define AA_DIRECT ", spec.direct,
+CodeCache cache_of(const Host& host) { return CodeCache(host.option("cache", "auto")); }
+
+// Code that was built with the plugin: the folder `prebuilt` beside its file.
+CodeCache prebuilt() {
+  static const std::string folder = [] {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<const void*>(&program_text), &info) || !info.dli_fname) return std::string("off");
+    return (std::filesystem::path(info.dli_fname).parent_path() / "prebuilt").string();
+  }();
+  return CodeCache(folder);
+}
+
+// Everything that decides about the code, but for the compiler. Its number of multiprocessors is no part of it.
+std::string key_of(const anyattn_device_facts& facts, const std::string& text_of_program) {
+  std::string key = text(vendor::kName, " ", vendor::architecture_option(facts), "\n", text_of_program);
+  for (const char* file : kSourceTexts) key += file;
+  return key;
+}
+
+}  // namespace
+
+std::vector<Program> programs_of(const Specialisation& spec) {
+  std::vector<Program> programs;
+  for (int lane = 0; lane < spec.num_lanes; ++lane) {
+    programs.push_back({lane, Program::kAttend});
+    if (spec.direct) continue;
+    if (!spec.cfg.invariant) programs.push_back({lane, Program::kMergeParts});
+    programs.push_back({lane, Program::kPlan});
+  }
+  if (!spec.direct) programs.push_back({0, Program::kRows});
+  return programs;
+}
+
+std::string program_text(const Specialisation& spec, const Program& program) {
+  return text("#define AA_MIN_BLOCKS ", spec.min_blocks[program.lane], "\n#define AA_LANE ", program.lane, "\n#define AA_PART ",
+              static_cast<int>(program.part), "\n#define AA_DIRECT ", spec.direct,
               "\n#include \"types.h\"\n#include \"shared.h\"\nnamespace anyattn::portable {\nconstexpr Config cfg{",
-              words_of(spec.cfg), "};\nconstexpr Tile tile{", words_of(spec.lanes[lane]),
+              words_of(spec.cfg), "};\nconstexpr Tile tile{", words_of(spec.lanes[program.lane]),
               "};\n#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n",
               "#include \"entries.inl\"\n}\n");
 }
 
-std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lane) {
-  const std::string program = program_text(spec, lane), architecture = vendor::architecture_option(facts);
-  std::string key = text(vendor::kName, " ", architecture, "\n", program);
-  for (const char* file : kSourceTexts) key += file;
-  const CodeCache cache(host.option("cache", "auto"));
-  // What is kept is the compiler's version, then the code. Another compiler compiles anew; a machine without one takes any.
-  const uint32_t version = compiler_version();
-  std::string kept = cache.find(key);
-  uint32_t compiled_by = 0;
-  if (kept.size() > sizeof compiled_by) {
-    std::memcpy(&compiled_by, kept.data(), sizeof compiled_by);
-    if (version == 0 || version == compiled_by) return kept.substr(sizeof compiled_by);
+bool can_compile(const Host& host, const anyattn_device_facts& facts) {
+  return host.option("compiler", "auto") != "off" && (facts.compiler_version != 0 || compiler_version() != 0);
+}
+
+bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec) {
+  for (const Program& program : programs_of(spec)) {
+    const std::string key = key_of(facts, program_text(spec, program));
+    if (!cache_of(host).has(key) && !prebuilt().has(key)) return false;
   }
-  std::string code = compile(program, architecture);
-  kept.assign(reinterpret_cast<const char*>(&version), sizeof version);
-  cache.keep(key, kept + code);
+  return true;
+}
+
+std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec,
+                         const Program& program) {
+  const std::string words = program_text(spec, program), key = key_of(facts, words);
+  const CodeCache cache = cache_of(host);
+  const bool compiles = can_compile(host, facts);
+  // What is kept is the compiler's version, then the code. Another compiler compiles anew; who may not compile takes any.
+  const uint32_t version = compiles ? compiler_version() : 0;
+  for (const CodeCache& from : {cache, prebuilt()}) {
+    const std::string kept = from.find(key);
+    uint32_t compiled_by = 0;
+    if (kept.size() <= sizeof compiled_by) continue;
+    std::memcpy(&compiled_by, kept.data(), sizeof compiled_by);
+    if (!compiles || version == compiled_by) return kept.substr(sizeof compiled_by);
+  }
+  if (!compiles)
+    throw Error(ANYATTN_UNSUPPORTED, "no machine code for this problem, and ",
+                compiler() ? "the option compiler is off" : text("no run-time compiler (", compiler().why(), ")"),
+                "; install one, or take the code along in the folder that the option cache names");
+  const std::string code = compile(words, vendor::architecture_option(facts));
+  cache.keep(key, std::string(reinterpret_cast<const char*>(&version), sizeof version) + code);
   return code;
 }
 

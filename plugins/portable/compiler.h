@@ -1,21 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a specialisation to machine code: the embedded source through the vendor's run-time compiler, or out of the disk cache.
-// Included by kernels_gpu.cc. Cold: only warmup comes here.
+// From a specialisation to machine code: the embedded source through the vendor's run-time compiler, or out of a folder of
+// compiled code. Included by kernels_gpu.cc. Cold: supports looks whether code is there, warmup takes or makes it.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels.h"
 
 namespace anyattn::portable {
 
-// The whole program of one lane: constants, then the text.
-std::string program_text(const Specialisation& spec, int lane);
+// What is compiled at once: one kernel of a lane, or what all lanes share. Small ones, so that they are compiled side by side.
+struct Program {
+  enum Part : int { kAttend = 0, kMergeParts = 1, kPlan = 2, kRows = 3 };  // AA_PART of entries.inl
+  int lane;
+  Part part;
+};
+std::vector<Program> programs_of(const Specialisation& spec);
 
-// Machine code for the device. Throws UNSUPPORTED with the compiler's log, or where there is no compiler.
-std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lane);
+// The whole text of a program: constants, then the kernels.
+std::string program_text(const Specialisation& spec, const Program& program);
 
-// 0 where there is none.
-uint32_t compiler_version();
+// May this machine compile? Not where there is no compiler, or the option compiler is off.
+bool can_compile(const Host& host, const anyattn_device_facts& facts);
+
+// Is there code for every program, in the folder of the option cache or beside the plugin? Looks at names of files only.
+bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec);
+
+// Machine code for the device. Throws UNSUPPORTED with the compiler's log, or where there is no compiler. Threads: any.
+std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec,
+                         const Program& program);
 
 }  // namespace anyattn::portable

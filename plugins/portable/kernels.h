@@ -32,6 +32,8 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
 // Is there shared memory for them?
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
+// Can the kernels be had: compiled here, or taken from where code lies?
+void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, Reasons& reasons);
 // Bytes of scratch beside the parts.
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec);
 
@@ -39,8 +41,10 @@ class Kernels {
  public:
   Kernels(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec);
   ~Kernels();
-  // Compiles, or takes from the disk cache, and loads. Idempotent.
-  void prepare();
+  // Begins to compile in threads of its own, or to take from disk. prepare does so too; two impls begin before either waits.
+  void begin();
+  // Waits for the code and loads it. False where it is only to be kept on disk (option warmup). Idempotent.
+  bool prepare();
 
   // Hot: each queues one launch.
   void plan(int lane, const PlanArgs& args, void* stream) const;

@@ -49,14 +49,13 @@ void check(int code, const char* what) {
 
 constexpr int kPlanThreads = 512, kRowThreads = 128;
 
-struct Module {
-  void* handle = nullptr;
-  void *plan = nullptr, *attend = nullptr, *merge_parts = nullptr, *store = nullptr, *gather = nullptr, *merge = nullptr;
+struct Functions {
+  void *attend = nullptr, *merge_parts = nullptr, *plan = nullptr;  // of a lane
 };
 
 template <class Args>
 void launch(void* function, int programs, int threads, int shared, const Args& args, void* stream, const char* what) {
-  if (!function) throw Error(ANYATTN_INVALID_ARGUMENT, what, " before warmup");
+  if (!function) throw Error(ANYATTN_INVALID_ARGUMENT, what, " before warmup has loaded the kernels");
   void* parameters[] = {const_cast<void*>(static_cast<const void*>(&args))};
   check(driver().launch(function, static_cast<unsigned>(programs), 1, 1, static_cast<unsigned>(threads), 1, 1,
                         static_cast<unsigned>(shared), stream, parameters, nullptr),
@@ -85,70 +84,104 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
     reasons.add(ANYATTN_REASON_DEVICE, "architecture", facts.architecture, text(vendor::kOldest, " or newer"));
   if (vendor::kUnproven && host.option("unproven", "refuse") != "allow")
     reasons.add(ANYATTN_REASON_OPTION, "unproven", "refuse", "allow", text(vendor::kUnproven, ": allow it to try"));
-  if (facts.compiler_version == 0 && host.option("cache", "auto") == "off")
-    reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", "none", "a run-time compiler",
-                "install it, or name a folder with machine code in the option cache");
+}
+
+void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, Reasons& reasons) {
+  if (can_compile(host, facts) || has_code(host, facts, spec)) return;
+  reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", host.option("compiler", "auto") == "off" ? "off" : "none",
+              "a run-time compiler, or machine code of just this problem",
+              "install one, or name a folder that a warm-up has filled in the option cache");
 }
 
 struct Kernels::Impl {
+  Impl(const Host& of_host, const Specialisation& of_spec, const anyattn_device_facts& of_facts)
+      : host(of_host), spec(of_spec), facts(of_facts), architecture(of_facts.architecture), programs(programs_of(of_spec)) {}
+
   Host host;
   Specialisation spec;
-  anyattn_device_facts facts{};
+  anyattn_device_facts facts;
   std::string architecture;
-  Module modules[kMaxLanes];
+  Functions lanes[kMaxLanes];
+  void *store = nullptr, *gather = nullptr, *merge = nullptr;
   bool ready = false;
+  std::vector<void*> modules;
+  std::vector<Program> programs;
+  std::vector<std::future<std::string>> codes;  // of the programs; their threads read what stands above
+
+  void load(const Program& program, const std::string& code);
 };
 
 Kernels::Kernels(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec)
-    : impl_(std::make_unique<Impl>(Impl{host, spec, facts, facts.architecture, {}, false})) {
+    : impl_(std::make_unique<Impl>(host, spec, facts)) {
   impl_->facts.architecture = impl_->architecture.c_str();
   impl_->facts.name = "";
 }
 
 Kernels::~Kernels() {
-  for (const Module& module : impl_->modules)
-    if (module.handle) driver().module_unload(module.handle);
+  for (void* module : impl_->modules) driver().module_unload(module);
 }
 
-void Kernels::prepare() {
+void Kernels::begin() {
   Impl& impl = *impl_;
-  if (impl.ready) return;
-  driver();
-  std::future<std::string> codes[kMaxLanes];
-  for (int i = 0; i < impl.spec.num_lanes; ++i)
-    codes[i] = std::async(std::launch::async, [&impl, i] { return machine_code(impl.host, impl.facts, impl.spec, i); });
-  for (int i = 0; i < impl.spec.num_lanes; ++i) {
-    const std::string code = codes[i].get();
-    Module& module = impl.modules[i];
-    check(driver().module_load(&module.handle, code.data()), "loading the kernels");
-    const auto find = [&](void** function, const char* symbol) {
-      check(driver().get_function(function, module.handle, symbol), symbol);
-    };
-    find(&module.attend, impl.spec.direct ? "portable_direct" : "portable_attend");
-    const int shared = shared_bytes(impl.spec.cfg, impl.spec.lanes[i]);
+  if (impl.ready || !impl.codes.empty()) return;
+  for (const Program& program : impl.programs)
+    impl.codes.push_back(
+        std::async(std::launch::async, [&impl, program] { return machine_code(impl.host, impl.facts, impl.spec, program); }));
+}
+
+void Kernels::Impl::load(const Program& program, const std::string& code) {
+  void* module = nullptr;
+  check(driver().module_load(&module, code.data()), "loading the kernels");
+  modules.push_back(module);
+  const auto find = [&](void** function, const char* symbol) {
+    check(driver().get_function(function, module, symbol), symbol);
+  };
+  Functions& of = lanes[program.lane];
+  if (program.part == Program::kAttend) {
+    find(&of.attend, "portable_attend");
     if (driver().set_attribute)
-      check(driver().set_attribute(module.attend, vendor::kMaxDynamicShared, shared), "shared memory");
-    if (impl.spec.direct) continue;
-    find(&module.plan, "portable_plan");
-    find(&module.merge_parts, "portable_merge_parts");
-    if (i > 0) continue;
-    find(&module.store, "portable_store");
-    find(&module.gather, "portable_gather");
-    find(&module.merge, "portable_merge");
+      check(driver().set_attribute(of.attend, vendor::kMaxDynamicShared, shared_bytes(spec.cfg, spec.lanes[program.lane])),
+            "shared memory");
+  } else if (program.part == Program::kMergeParts) {
+    find(&of.merge_parts, "portable_merge_parts");
+  } else if (program.part == Program::kPlan) {
+    find(&of.plan, "portable_plan");
+  } else {
+    find(&store, "portable_store");
+    find(&merge, "portable_merge");
+    find(&gather, "portable_gather");
   }
-  impl.ready = true;
+}
+
+bool Kernels::prepare() {
+  Impl& impl = *impl_;
+  if (impl.ready) return true;
+  const bool loads = impl.host.option("warmup", "load") != "compile";
+  if (loads) driver();
+  begin();
+  auto codes = std::move(impl.codes);
+  impl.codes.clear();
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const std::string code = codes[i].get();
+    if (loads) impl.load(impl.programs[i], code);
+  }
+  if (!loads && !has_code(impl.host, impl.facts, impl.spec))
+    throw Error(ANYATTN_INVALID_ARGUMENT,
+                "warmup: compile, but the folder of the option cache keeps nothing; name one that can be written");
+  impl.ready = loads;
+  return loads;
 }
 
 void Kernels::plan(int lane, const PlanArgs& args, void* stream) const {
-  launch(impl_->modules[lane].plan, 1, kPlanThreads, 0, args, stream, "metadata_update");
+  launch(impl_->lanes[lane].plan, 1, kPlanThreads, 0, args, stream, "metadata_update");
 }
 void Kernels::attend(int lane, const AttendArgs& args, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];
-  launch(impl_->modules[lane].attend, tile.slots, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
+  launch(impl_->lanes[lane].attend, tile.slots, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
          stream, "forward");
 }
 void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const {
-  void* function = impl_->modules[lane].merge_parts;
+  void* function = impl_->lanes[lane].merge_parts;
   const Tile& tile = impl_->spec.lanes[lane];
   const int programs = tile.slots * merge_shares(tile), threads = merge_threads(tile);
   if (driver().launch_ex && vendor::overlaps(impl_->facts))
@@ -158,18 +191,17 @@ void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const 
 }
 void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];
-  launch(impl_->modules[lane].attend, programs, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
+  launch(impl_->lanes[lane].attend, programs, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
          stream, "forward_mha");
 }
 void Kernels::store(const StoreArgs& args, void* stream) const {
-  launch(impl_->modules[0].store, args.num_tokens, kRowThreads, 0, args, stream, "kv_cache_update");
+  launch(impl_->store, args.num_tokens, kRowThreads, 0, args, stream, "kv_cache_update");
 }
 void Kernels::gather(const GatherArgs& args, void* stream) const {
-  launch(impl_->modules[0].gather, args.num_rows, kRowThreads, 0, args, stream, "context_gather");
+  launch(impl_->gather, args.num_rows, kRowThreads, 0, args, stream, "context_gather");
 }
 void Kernels::merge(const MergeArgs& args, void* stream) const {
-  launch(impl_->modules[0].merge, std::min(args.num_tokens * args.num_heads, 1 << 20), kRowThreads, 0, args, stream,
-         "merge_states");
+  launch(impl_->merge, std::min(args.num_tokens * args.num_heads, 1 << 20), kRowThreads, 0, args, stream, "merge_states");
 }
 
 }  // namespace anyattn::portable

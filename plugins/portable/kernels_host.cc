@@ -89,6 +89,8 @@ void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation&
   tile.min_tiles = 4;  // 256 keys: below, joining costs more than it saves
 }
 
+void check_code(const Host&, const anyattn_device_facts&, const Specialisation&, Reasons&) {}
+
 bool tiles_fit(const anyattn_device_facts&, const Specialisation&) { return true; }
 
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec) { return host.num_workers() * tile_bytes(spec); }
@@ -101,7 +103,8 @@ struct Kernels::Impl {
 Kernels::Kernels(const Host& host, const anyattn_device_facts&, const Specialisation& spec)
     : impl_(std::make_unique<Impl>(Impl{host, spec})) {}
 Kernels::~Kernels() = default;
-void Kernels::prepare() {}
+void Kernels::begin() {}
+bool Kernels::prepare() { return true; }
 
 void Kernels::plan(int lane, const PlanArgs& args, void*) const {
   Programs(impl_->spec.cfg, impl_->spec.lanes[lane]).plan(args, args.lanes[lane], lane == 0);

@@ -50,9 +50,10 @@ void PortableMla::memory(const anyattn_limits& limits, anyattn_memory& memory) c
 }
 
 uint32_t PortableMla::warmup(const anyattn_limits&, void*, void*) {
-  kernels_.prepare();
-  mha_kernels_.prepare();
-  return kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
+  kernels_.begin();
+  mha_kernels_.begin();
+  const bool loaded = kernels_.prepare() && mha_kernels_.prepare();
+  return kTargetDevice == ANYATTN_DEVICE_CPU || !loaded ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
 }
 
 void PortableMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {

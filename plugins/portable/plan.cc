@@ -196,6 +196,9 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   if (!tiles_fit(facts, plan.main) || (plan.mha.direct && !tiles_fit(facts, plan.mha)))
     reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(plan.head_size),
                 text("sizes whose tiles fit into ", facts.shared_memory_per_block, " bytes of shared memory"));
+  if (reasons.count() != 0) return false;
+  check_code(host, facts, plan.main, reasons);
+  if (plan.mha.direct && reasons.count() == 0) check_code(host, facts, plan.mha, reasons);
   return reasons.count() == 0;
 }
 

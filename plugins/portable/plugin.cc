@@ -9,12 +9,15 @@ namespace anyattn::portable {
 namespace {
 
 #if ANYATTN_PORTABLE_COMPILES
-// cache: the folder of compiled kernels. products: scalar computes 16-bit tiles without matrix instructions, as targets that
+// cache: the folder of compiled kernels. compiler: off takes what lies there, or beside the plugin in `prebuilt`, and compiles
+// nothing. warmup: compile fills the folder and loads nothing, for a device that is not here. products: scalar computes 16-bit tiles without matrix instructions, as targets that
 // have none do.
 constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "cache", "auto", "auto | off | a folder"},
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "compiler", "auto", "auto | off"},
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "warmup", "load", "load | compile"},
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "products", "auto", "auto | scalar"},
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "unproven", "refuse", "refuse | allow"}};
-constexpr uint32_t kNumOptions = 3;
+constexpr uint32_t kNumOptions = 5;
 #else
 constexpr const anyattn_option_info* kOptions = nullptr;
 constexpr uint32_t kNumOptions = 0;

@@ -18,6 +18,7 @@ Lane carve_lane(Carver& carver, const Tile& tile, const anyattn_limits& limits) 
   lane.prefix = carver.take<int64_t>(items + 1);
   lane.order = carver.take<int32_t>(items);
   lane.first_item = carver.take<int32_t>(uint64_t{limits.max_num_reqs} + 1);
+  lane.slots = tile.slots;
   return lane;
 }
 

@@ -45,11 +45,12 @@ def objects(folder, clang):
         for kind, rows in ((0, 0), (2, 2), (2, 5)):
             program = os.path.join(place, f"kind{kind}_{rows}.hip")
             with open(program, "w", encoding="utf-8") as f:
-                f.write("#define AA_MIN_BLOCKS 1\n#define AA_LANE 0\n#define AA_DIRECT 0\n#include \"types.h\"\n"
+                f.write("#define AA_MIN_BLOCKS 1\n#define AA_LANE 0\n#define AA_DIRECT 0\n"
+                        "#include \"types.h\"\n"
                         "#include \"shared.h\"\nnamespace anyattn::portable {\n"
                         f"constexpr Config cfg{{{CONFIG.format(kind=kind, rows=rows)}}};\nconstexpr Tile tile{{{TILE}}};\n"
                         "#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n"
-                        "#include \"entries.inl\"\n}\n")
+                        + "".join(f"#define AA_PART {part}\n#include \"entries.inl\"\n#undef AA_PART\n" for part in range(4)) + "}\n")
             for target in TARGETS:
                 run = subprocess.run([clang, "-x", "hip", "-std=c++17", "--cuda-device-only", f"--offload-arch={target}",
                                       "-nogpulib", "-nogpuinc", "-O3", "-S", program, "-o", "-"],

@@ -398,8 +398,8 @@ AA_FN void clear_rows(const AttendArgs& a, const BatchView& batch, int program, 
 }
 
 // Unit number `round` of a program where units are dealt whole.
-AA_FN int64_t dealt(int program, int round) {
-  return (int64_t)round * tile.slots + (round % 2 == 0 ? program : tile.slots - 1 - program);
+AA_FN int64_t dealt(const Lane& lane, int program, int round) {
+  return (int64_t)round * lane.slots + (round % 2 == 0 ? program : lane.slots - 1 - program);
 }
 
 AA_FN void attend_item(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int head, int from,
@@ -417,7 +417,7 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
   const Place end = a.lane.places[program + 1];
   const bool dealing = at.tile == kWhole;
   int round = 0;
-  bool more = dealing ? dealt(program, 0) < at.last
+  bool more = dealing ? dealt(a.lane, program, 0) < at.last
                       : at.item < end.item ||
                             (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)));
   while (more) {
@@ -425,8 +425,8 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
     int from = 0, to = item.tiles, head = at.head;
     float* part = nullptr;
     if (dealing) {
-      head = (int)(dealt(program, round) % tile.head_units);
-      const int64_t next = dealt(program, ++round);
+      head = (int)(dealt(a.lane, program, round) % tile.head_units);
+      const int64_t next = dealt(a.lane, program, ++round);
       more = next < at.last;
       if (more) at.item = a.lane.order[next / tile.head_units];
     } else {
@@ -445,7 +445,7 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
     }
     attend_item(a, batch, tiles, item, head, from, to, part);
   }
-  if (tile.min_query == 0) clear_rows(a, batch, program, tile.slots);
+  if (tile.min_query == 0) clear_rows(a, batch, program, a.lane.slots);
 }
 
 // The same without a list: program -> (request, block of rows, head). For calls that carry their own offsets.

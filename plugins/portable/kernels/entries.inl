@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of a device module: each program of a launch is one block of threads.
+// The kernels of a device: each program of a launch is one block of threads. AA_PART: which of them this module holds.
 
-#if AA_DIRECT
-extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_direct(const __grid_constant__ AttendArgs a) {
-  extern __shared__ __align__(128) char memory[];
-  attend_direct(a, Tiles{memory, shared_at(memory)}, AA_PROGRAM);
-}
-#else
+#if AA_PART == 0
 extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_attend(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(128) char memory[];
-  attend(a, Tiles{memory, shared_at(memory)}, AA_PROGRAM);
+  const Tiles tiles{memory, shared_at(memory)};
+  AA_DIRECT ? attend_direct(a, tiles, AA_PROGRAM) : attend(a, tiles, AA_PROGRAM);
 }
+#elif AA_PART == 1
 extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) {
   merge_parts(a, AA_PROGRAM / kMergeShares, AA_PROGRAM % kMergeShares, kMergeShares);
 }
+#elif AA_PART == 2
 extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a, a.lanes[AA_LANE], AA_LANE == 0); }
-#if AA_LANE == 0
+#else
 extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_rows(a, AA_PROGRAM, AA_PROGRAMS); }
-extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) { gather_rows(a, AA_PROGRAM, AA_PROGRAMS); }
 extern "C" __global__ void portable_merge(const __grid_constant__ MergeArgs a) { merge_rows(a, AA_PROGRAM, AA_PROGRAMS); }
-#endif
+extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) {
+  if (cfg.latent) gather_rows(a, AA_PROGRAM, AA_PROGRAMS);
+}
 #endif

@@ -76,11 +76,12 @@ AA_FN bool deal_whole(const Lane& lane, int num_items, int64_t num_tiles) {
     lane.order[before] = i;
   }
   scan(seen, &total);
-  if ((int64_t)total * tile.head_units < tile.slots && tile.cut_tiles == 0) return false;
-  for (int s = thread(); s < tile.slots; s += num_threads()) {
+  if ((int64_t)total * tile.head_units < lane.slots && tile.cut_tiles == 0) return false;
+  for (int s = thread(); s < lane.slots; s += num_threads()) {
     int64_t work = 0;
-    for (int round = 0; dealt(s, round) < units; ++round) work += lane.items[lane.order[dealt(s, round) / tile.head_units]].tiles;
-    busy += (work - tile.cut_tiles) * tile.slots * 100 > num_tiles * tile.head_units * (100 + tile.slack);
+    for (int round = 0; dealt(lane, s, round) < units; ++round)
+      work += lane.items[lane.order[dealt(lane, s, round) / tile.head_units]].tiles;
+    busy += (work - tile.cut_tiles) * lane.slots * 100 > num_tiles * tile.head_units * (100 + tile.slack);
   }
   scan(busy, &total);
   return total == 0;
@@ -116,19 +117,19 @@ AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
   barrier();
   const int64_t all = num_tiles * tile.head_units;
   if (deal_whole(lane, num_items, num_tiles)) {
-    for (int s = thread(); s <= tile.slots; s += num_threads()) {
+    for (int s = thread(); s <= lane.slots; s += num_threads()) {
       Place place;
       place.item = place.head = 0;
       place.tile = kWhole;
       place.last = num_items * tile.head_units;
-      if (dealt(s, 0) < place.last) place.first = lane.items[lane.order[dealt(s, 0) / tile.head_units]];
+      if (dealt(lane, s, 0) < place.last) place.first = lane.items[lane.order[dealt(lane, s, 0) / tile.head_units]];
       lane.places[s] = place;
     }
     return;
   }
   const int64_t wanted = all / tile.min_tiles;
-  const int used = wanted < 1 ? 1 : wanted > tile.slots ? tile.slots : (int)wanted;
-  for (int s = thread(); s <= tile.slots; s += num_threads()) {
+  const int used = wanted < 1 ? 1 : wanted > lane.slots ? lane.slots : (int)wanted;
+  for (int s = thread(); s <= lane.slots; s += num_threads()) {
     Place place;
     place.item = num_items;
     place.head = place.tile = place.last = 0;

@@ -61,7 +61,7 @@ struct Tile {
   int head_units;  // units over all heads and column pieces
   int min_query;   // shortest query this lane takes; 0: all
   int max_query;   // longest
-  int slots;       // programs of the launch
+  int slots;       // programs of the launch: the host's affair, it follows from the device's size. Kernels read Lane's
   int min_tiles;   // least work of a program
   int slack;       // per cent that the busiest program may do above the mean so that no unit is cut
   int cut_tiles;   // tiles in whose time a unit is cut and merged: so many more may the busiest program do
@@ -103,6 +103,7 @@ struct Lane {
   int64_t* prefix;      // [max_items + 1], tiles before an item
   int32_t* order;       // [max_items], the longest first
   int32_t* first_item;  // [max_num_reqs + 1]
+  int32_t slots;        // programs of the launch
 };
 
 struct PlanArgs {
