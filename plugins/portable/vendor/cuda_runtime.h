@@ -12,7 +12,11 @@ namespace anyattn::portable::vendor {
 
 inline constexpr const char* kName = "cuda";
 inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
-inline constexpr bool kMatrixCores = true;         // 16-bit tiles through mma.sync
+#ifndef ANYATTN_PORTABLE_SHIM
+inline constexpr bool kMatrixCores = true;  // 16-bit tiles through mma.sync
+#else
+inline constexpr bool kMatrixCores = false;  // the text of hip.h, through hip_on_cuda.h
+#endif
 inline constexpr const char* kUnproven = nullptr;  // what was run: README.md
 inline constexpr const char* kDriverLibraries[] = {"libcuda.so.1"};
 inline constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",

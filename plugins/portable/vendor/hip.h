@@ -63,7 +63,9 @@ AA_FN unsigned short bf16_of(float x) {
 }
 AA_FN unsigned short f16_of(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }
 
-typedef unsigned Quad __attribute__((ext_vector_type(4)));
+struct alignas(16) Quad {
+  unsigned at[4];
+};
 typedef char* SharedAt;
 AA_FN SharedAt shared_at(char* at) { return at; }
 template <int kBytes>

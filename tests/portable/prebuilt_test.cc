@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Code made for a device that is not here, and taken without a compiler: the problem that was built, on devices of every size.
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "prebuild/absent_device.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using anyattn::portable::absent_device;
+using anyattn::portable::OpenPlugin;
+using anyattn::portable::Shape;
+
+constexpr Shape kBuilt{4, 2, 32, 64, ANYATTN_DTYPE_BFLOAT16}, kOther{4, 4, 32, 64, ANYATTN_DTYPE_BFLOAT16};
+
+// A copy of the plugin with a folder `prebuilt` beside it that holds kBuilt for sm_90.
+class Place {
+ public:
+  Place() {
+    std::string pattern = (fs::temp_directory_path() / "prebuilt_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    folder_ = pattern;
+    fs::copy_file(ANYATTN_PORTABLE_CUDA_PLUGIN, file());
+    OpenPlugin(file(), {{"cache", code().string()}, {"warmup", "compile"}}).warm(absent_device("sm_90"), kBuilt);
+  }
+  ~Place() { fs::remove_all(folder_); }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  std::string file() const { return (folder_ / "anyattn_portable_cuda.so").string(); }
+  fs::path code() const { return folder_ / "prebuilt"; }
+
+ private:
+  fs::path folder_;
+};
+
+// What warm says, empty where all is well.
+std::string warm(OpenPlugin& plugin, const anyattn_device_facts& facts, const Shape& shape) {
+  try {
+    plugin.warm(facts, shape);
+    return {};
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("prebuilt_code_is_found_without_a_compiler_and_only_for_what_was_built") {
+  const Place place;
+  OpenPlugin plugin(place.file(), {{"cache", "off"}, {"compiler", "off"}, {"warmup", "compile"}});
+  const anyattn_device_facts here = absent_device("sm_90");
+  anyattn_device_facts smaller = here;
+  smaller.num_multiprocessors = 78;
+
+  CHECK(plugin.reasons(here, kBuilt) == "");
+  CHECK(plugin.reasons(smaller, kBuilt) == "");
+  CHECK(warm(plugin, smaller, kBuilt) == "");
+
+  for (const std::string& refusal : {plugin.reasons(here, kOther), plugin.reasons(absent_device("sm_80"), kBuilt)})
+    CHECK_MESSAGE(refusal == "compiler_version=off (allowed: a run-time compiler, or machine code of just this problem) ",
+                  refusal);
+  CHECK(warm(plugin, here, kOther).find("machine code of just this problem") != std::string::npos);
+
+  for (const auto& entry : fs::directory_iterator(place.code())) std::ofstream(entry.path(), std::ios::app) << "tail";
+  CHECK(warm(plugin, here, kBuilt).find("no machine code for this problem") != std::string::npos);
+}
+
+// The shim's own words change with hip.h: what it compiles to has run on a device by hand (plugins/portable/README.md).
+TEST_CASE("the_text_of_hip_compiles_for_nvidia_through_its_shim") {
+  std::string folder = (fs::temp_directory_path() / "hip_on_cuda_XXXXXX").string();
+  REQUIRE(mkdtemp(folder.data()) != nullptr);
+  OpenPlugin plugin(ANYATTN_HIP_ON_CUDA_PLUGIN, {{"cache", folder}, {"warmup", "compile"}});
+  Shape halves = kBuilt;
+  halves.dtype = ANYATTN_DTYPE_FLOAT16;
+  CHECK(warm(plugin, absent_device("sm_90"), halves) == "");
+  CHECK_FALSE(fs::is_empty(folder));
+  fs::remove_all(folder);
+}
