@@ -71,7 +71,7 @@ std::vector<Case> all_cases(Grid grid, uint64_t truth_seed) {
     c.name = "contract/" + rule;
     cases.push_back(std::move(c));
   }
-  for (const auto lines : {kFeatureLines, kBugLines, kMeaningLines, kShapeLines, kFormatLines, kMlaLines}) {
+  for (const auto lines : {kFeatureLines, kBugLines, kMeaningLines, kPrefixLines, kShapeLines, kFormatLines, kMlaLines}) {
     for (const Line& line : lines) {
       if (line.size == Size::kSmall || grid == Grid::kFull) spread(line, &cases);
     }

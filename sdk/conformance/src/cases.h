@@ -26,6 +26,7 @@ struct Line {
 extern const std::span<const Line> kBugLines;      // reported bugs of other products, with figures of the right result
 extern const std::span<const Line> kFeatureLines;  // the smallest case that needs each feature
 extern const std::span<const Line> kMeaningLines;  // what attention.h fixes, in combination
+extern const std::span<const Line> kPrefixLines;   // a prefix that all requests share, told to the backend
 extern const std::span<const Line> kShapeLines;    // shapes of a serving engine's own tests, random batches, a real model
 extern const std::span<const Line> kFormatLines;   // caches of every format, written and read
 extern const std::span<const Line> kMlaLines;

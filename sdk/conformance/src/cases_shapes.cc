@@ -41,6 +41,8 @@ constexpr Line kLines[] = {
      "paged q=6 kv=2 d=40 bs=24 seed=903 limits=6/48/48/200 random=60 window=30 sinks=1,-1,2 lse=natural", Dtypes::kAll},
     {"random/cap_and_alibi",
      "paged q=4 kv=4 d=64 bs=8 seed=904 limits=5/40/16/300 random=40 cap=4 gain=5 alibi=linear lse=natural", Dtypes::kFloat32},
+    {"random/cap_and_alibi",
+     "paged q=4 kv=4 d=64 bs=8 seed=914 limits=5/40/16/300 random=12 cap=4 gain=5 alibi=linear lse=natural", Dtypes::kHalves},
     {"random/long", "paged q=8 kv=1 d=64 seed=905 limits=4/16/8/4096 random=20 lse=natural", Dtypes::kFloat32},
     {"graph/replay", "paged q=8 kv=2 d=64 seed=907 limits=6/64/40/700 random=12 lse=natural mode=graph", Dtypes::kAll},
     {"random/ragged", "ragged q=4 kv=2 d=32 seed=906 limits=6/80/40/120 random=40 noncausal lse=natural", Dtypes::kAll},

@@ -115,7 +115,8 @@ void run_shards(const Subject& subject, const Case& c, CaseResult* result) {
   if (!c.golden.empty() && c.dtype == ANYATTN_DTYPE_FLOAT32) want_figures(merged, c.golden, base_of(c));
 }
 
-// A batch within the limits: any lengths, padding, requests without rows or without keys.
+// A batch within the limits: any lengths, padding, requests without rows or without keys. Where the case has a prefix, all keys hold
+// it, and the backend is told of all, a part or none of it.
 Case random_batch(const Case& c, SplitMix64* generator) {
   Case batch = c;
   batch.random = 0;
@@ -125,7 +126,8 @@ Case random_batch(const Case& c, SplitMix64* generator) {
   for (uint64_t r = 0; r < count; ++r) {
     const auto most = std::min<uint64_t>(limits.query_len, rows_left);
     auto query_len = generator->below(2) ? std::min<uint64_t>(1, most) : generator->below(most + 1);
-    const auto key_len = generator->below(16) == 0 ? 0 : 1 + generator->below(limits.seq_len);
+    const auto least = std::max<uint64_t>(1, static_cast<uint64_t>(c.prefix));
+    const auto key_len = generator->below(16) == 0 ? 0 : least + generator->below(limits.seq_len - least + 1);
     if (generator->below(8) != 0) query_len = std::min(query_len, key_len);
     batch.lens.push_back({static_cast<int32_t>(query_len), static_cast<int32_t>(key_len)});
     rows_left -= query_len;
@@ -134,6 +136,10 @@ Case random_batch(const Case& c, SplitMix64* generator) {
   const bool no_rows =
       std::all_of(batch.lens.begin(), batch.lens.end(), [](const RequestLens& lens) { return lens.query_len == 0; });
   if (no_rows && batch.pad_rows == 0) batch.lens[0].query_len = 1;
+  if (c.shared_prefix > 0) {
+    const auto told = generator->below(3);
+    batch.shared_prefix = told == 0 ? 0 : told == 1 ? c.shared_prefix : static_cast<int>(generator->below(c.shared_prefix));
+  }
   const uint64_t seed = 1 + generator->below(1u << 20);
   batch.seeds = {seed, seed + 1, seed + 2};
   return batch;

@@ -77,6 +77,7 @@ class Arena {
     view_.seq_lens = seq_lens_.lent_as<int32_t>();
     view_.block_table = table_.lent_as<int32_t>();
     view_.block_table_stride = stride_;
+    view_.shared_prefix_len = static_cast<uint32_t>(batch.shared_prefix);
   }
 
   const anyattn_batch& batch() const { return view_; }
