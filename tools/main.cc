@@ -74,7 +74,7 @@ void add_target(CLI::App& verb, TargetOptions& target) {
   verb.add_option("--device", target.device, "auto: the first present of cuda, hip, cpu")
       ->type_name("auto|cpu|cuda:0|hip:0")
       ->check(device_mistake);
-  verb.add_option("--dtype", target.dtype, "of queries and outputs")
+  verb.add_option("--dtype", target.dtype, "of queries and outputs; with --model its own where not given")
       ->type_name("float32|float16|bfloat16")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}).description(""));
   verb.add_option("--kv-cache-dtype", target.kv_cache_dtype,

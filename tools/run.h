@@ -12,7 +12,7 @@ namespace anyattn::tools {
 
 struct RunOptions {
   CommonOptions common;
-  TargetOptions target;          // dtype empty: float32 on the CPU, else the model's
+  TargetOptions target;          // dtype empty: the model's
   std::string model;             // an id of the model table
   std::string models_file;       // empty: the table installed with the library
   std::string trace;             // a file, or builtin:chat, builtin:code

@@ -89,6 +89,29 @@ TEST_CASE("run_recomputes_rows_over_caches_of_every_format") {
   }
 }
 
+// A digest of the whole problem finds a lock's and a profile's entries: verbs that ask one field otherwise miss them.
+TEST_CASE("run_and_warm_ask_what_lock_wrote_down_for_plain_and_mla_layers") {
+  TempDir dir;
+  const std::string plain = dir.write("c.yaml", cpu_config());
+  const std::string locked = dir.write("locked.yaml", cpu_config("selection: {lock: lock.json}\n"));
+  for (const char* model : {"tiny/full", "tiny/window", "tiny/alibi", "tiny/mla"}) {
+    CAPTURE(model);
+    const Result lock =
+        cli({"lock", "--config", plain, "--models", kModels, "--model", model, "--device", "cpu", "-o", dir / "lock.json"});
+    CAPTURE(lock.err);
+    REQUIRE(lock.code == 0);
+    const Result held =
+        run(locked, {"--model", model, "--trace", "builtin:chat", "--requests", "1", "--max-prompt", "64", "--layers", "1"});
+    CAPTURE(held.err);
+    CHECK(held.code == 0);
+    CHECK(cli({"warm", "--config", locked, "--models", kModels, "--model", model, "--device", "cpu"}).code == 0);
+    const Result other = run(locked, {"--model", model, "--trace", "builtin:chat", "--requests", "1", "--max-prompt", "64",
+                                      "--layers", "1", "--dtype", "float32"});
+    CHECK(other.code != 0);
+    CHECK(contains(other.err, "it has no selection for this problem"));
+  }
+}
+
 TEST_CASE("warm_makes_every_kind_of_a_model_s_layers_ready_and_says_which_it_cannot") {
   TempDir dir;
   const std::string device =

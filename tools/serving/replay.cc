@@ -45,9 +45,7 @@ double token_bytes(const anyattn_kv_cache_spec& spec) { return static_cast<doubl
 Replay::Replay(const Runtime& runtime, const ReplayOptions& options, Trace trace)
     : options_(options), trace_(std::move(trace)), chooser_(options.seed) {
   resolve_device(runtime);
-  ModelRequest model = options.model;
-  if (model.dtype == ANYATTN_DTYPE_NONE && place_.shares_memory()) model.dtype = ANYATTN_DTYPE_FLOAT32;  // what CPUs compute in
-  model_ = load_model_kinds(model);
+  model_ = load_model_kinds(options.model);
   report_.requests_skipped = cut_to_context(trace_, model_);
   if (trace_.requests.empty()) {
     throw Failure(kExitUsage, fmt::format("{}: no request is left that {} can hold: its context is {} tokens", trace_.name,
