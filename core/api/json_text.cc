@@ -276,7 +276,7 @@ std::string explain_json(const selector::Decision& decision) {
                              {"digest", fmt::format("{:016x}", spec.digest())}});
   }
   for (const selector::Candidate& candidate : decision.candidates) json["candidates"].push_back(candidate_json(candidate));
-  const LockEntry lock = lock_entry(decision);
+  const config::LockEntry lock = lock_entry(decision);
   json["lock"] = {{"problem", lock.problem}, {"chosen", lock.chosen}, {"plugins", lock.plugins}, {"reasons", lock.reasons}};
   return dump(json);
 }

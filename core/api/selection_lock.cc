@@ -3,10 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-#include "config/config.h"
 #include "device/devices.h"
 #include "device/status_error.h"
 #include "discovery/content.h"
@@ -14,8 +10,6 @@
 
 namespace anyattn::api {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string asked(const selector::Decision& decision) {
   return std::string(device::kind_name(decision.device_kind)) + selector::all_fields(decision.problem.view());
@@ -33,8 +27,8 @@ std::string reasons(const selector::Decision& decision) {
 
 }  // namespace
 
-LockEntry lock_entry(const selector::Decision& decision) {
-  LockEntry entry;
+config::LockEntry lock_entry(const selector::Decision& decision) {
+  config::LockEntry entry;
   entry.problem = discovery::hash_text(asked(decision));
   for (const selector::Choice& choice : decision.choices) {
     const char* comma = entry.chosen.empty() ? "" : ", ";
@@ -46,34 +40,18 @@ LockEntry lock_entry(const selector::Decision& decision) {
   return entry;
 }
 
-SelectionLock::SelectionLock(const std::string& file) : file_(file) {
-  std::ifstream stream(file);
-  if (!stream) throw config::ConfigError(fmt::format("selection.lock: {} cannot be read; write it with 'anyattn lock'", file));
-  const Json json = Json::parse(stream, nullptr, false);
-  try {
-    if (json.at("lock").get<int>() != 1) throw Json::other_error::create(501, "its version is not 1", nullptr);
-    for (const Json& one : json.at("selections")) {
-      LockEntry entry{one.at("problem").get<std::string>(), one.at("chosen").get<std::string>(),
-                      one.at("plugins").get<std::string>(), one.at("reasons").get<std::string>()};
-      entries_.insert_or_assign(entry.problem, std::move(entry));
-    }
-  } catch (const Json::exception& mistake) {
-    throw config::ConfigError(
-        fmt::format("selection.lock: {} is no lock ({}); write it with 'anyattn lock'", file, mistake.what()));
-  }
-}
-
 void SelectionLock::require_same(const selector::Decision& decision) const {
-  const LockEntry now = lock_entry(decision);
+  const config::LockEntry now = lock_entry(decision);
   const auto refuse = [&](const std::string& difference) {
     throw StatusError(
         ANYATTN_INVALID_ARGUMENT,
-        fmt::format("selection.lock {}: {}; see 'anyattn explain', then write the lock again or undo what changed", file_,
+        fmt::format("selection.lock {}: {}; see 'anyattn explain', then write the lock again or undo what changed", lock_->file,
                     difference));
   };
-  const auto locked = entries_.find(now.problem);
-  if (locked == entries_.end()) refuse(fmt::format("it has no selection for this problem, which now gets {}", now.chosen));
-  const LockEntry& then = locked->second;
+  const auto locked = lock_->entries.find(now.problem);
+  if (locked == lock_->entries.end())
+    refuse(fmt::format("it has no selection for this problem, which now gets {}", now.chosen));
+  const config::LockEntry& then = locked->second;
   if (then.chosen != now.chosen) refuse(fmt::format("it says {}, now {} is chosen", then.chosen, now.chosen));
   if (then.plugins != now.plugins)
     refuse(fmt::format("{} came from {}, now it comes from {}", then.chosen, then.plugins, now.plugins));

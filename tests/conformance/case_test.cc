@@ -86,6 +86,12 @@ TEST_CASE("a_wrong_case_text_says_which_word_and_what_is_allowed") {
   CHECK(contains(error_of("paged float32 lens=-1/1"), "'-1' is out of range"));
   CHECK(contains(error_of("paged float32 lens=99999999999999999999/1"), "is no number that fits"));
   CHECK(contains(error_of("paged float32"), "lens= is missing"));
+  // Sizes that a cache format has no rows of: the encoder would read beyond them.
+  CHECK(contains(error_of("paged float16 lens=1/9 d=96 format=int4_per_token_head"),
+                 "must be a power of two from 2 to 4096; it is 96"));
+  CHECK(contains(error_of("paged float16 lens=1/9 d=64 dv=24 format=int4_per_token_head"), "it is 24"));
+  CHECK(contains(error_of("mla_decode float16 lens=1/9 lora=96 nope=16 rope=32 vdim=16 format=fp8_ds_mla"),
+                 "these are 96 and 32"));
 }
 
 TEST_CASE("reference_reproduces_the_golden_figures_of_every_recipe") {

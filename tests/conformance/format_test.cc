@@ -10,6 +10,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <limits>
 #include <string>
 
@@ -185,6 +186,25 @@ TEST_CASE("int4_rows_pack_codes_scale_and_zero_point") {
   CHECK(hex(empty[0]) == "0000000000000000");
   CHECK(word(empty[1]) == (std::bit_cast<uint32_t>(1e-6f) & ~15u));
   CHECK(worst("int4_per_token_head", zeros) == 0.0f);
+}
+
+TEST_CASE("rows_of_sizes_that_a_format_does_not_have_are_refused_with_the_sizes_it_has") {
+  const auto refusal = [](const char* name, size_t size, int kv_lora_rank) {
+    try {
+      encode_row(*find_cache_format(name), RowKind::kLatent, std::vector<float>(size), 1.0f, kv_lora_rank);
+    } catch (const std::invalid_argument& refused) {
+      return std::string(refused.what());
+    }
+    return std::string();
+  };
+  for (const size_t size : {size_t{1}, size_t{24}, size_t{96}, size_t{576}, size_t{8192}})
+    CHECK(refusal("int4_per_token_head", size, 0).find("a power of two from 2 to 4096; it is " + std::to_string(size)) !=
+          std::string::npos);
+  CHECK(refusal("int4_per_token_head", 4096, 0) == "");
+  CHECK(refusal("fp8_ds_mla", 128, 96).find("kv_lora_rank 512 and qk_rope_head_dim 64 only; these are 96 and 32") !=
+        std::string::npos);
+  CHECK(refusal("fp8_ds_mla", 512, 512) != "");
+  CHECK(refusal("fp8_ds_mla", 576, 512) == "");
 }
 
 TEST_CASE("records_have_656_bytes_in_three_parts") {

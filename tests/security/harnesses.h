@@ -29,6 +29,8 @@ void repair_archive(uint8_t* data, size_t size);
 std::span<uint8_t> name_in_archive(uint8_t* data, size_t size, uint32_t which);
 void run_elf(const uint8_t* data, size_t size);
 void run_trace(const uint8_t* data, size_t size);
+void run_profile(const uint8_t* data, size_t size);
+void run_lock(const uint8_t* data, size_t size);
 
 inline constexpr Harness kHarnesses[] = {
     {"config", run_config, true, nullptr, nullptr},
@@ -37,6 +39,8 @@ inline constexpr Harness kHarnesses[] = {
     {"elf", run_elf, false, nullptr, nullptr},
     {"archive", run_archive, false, repair_archive, name_in_archive},
     {"trace", run_trace, true, nullptr, nullptr},
+    {"profile", run_profile, true, nullptr, nullptr},
+    {"lock", run_lock, true, nullptr, nullptr},
 };
 
 // What must hold whatever the bytes; ends the process where it does not.

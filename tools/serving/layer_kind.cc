@@ -19,10 +19,16 @@ using conformance::KeyReader;
 using conformance::Reference;
 using conformance::RowRules;
 
-const conformance::CacheFormat& cache_format_of(const std::string& name, bool latent) {
-  if (const conformance::CacheFormat* format = conformance::find_cache_format(name)) return *format;
-  throw Failure(kExitUsage, fmt::format("--kv-cache-dtype {}: run recomputes rows over caches it can read: {}", name,
-                                        fmt::join(conformance::cache_format_names(latent), ", ")));
+const conformance::CacheFormat& cache_format_of(const std::string& name, const anyattn_problem& problem, bool latent) {
+  const conformance::CacheFormat* format = conformance::find_cache_format(name);
+  if (!format)
+    throw Failure(kExitUsage, fmt::format("--kv-cache-dtype {}: run recomputes rows over caches it can read: {}", name,
+                                          fmt::join(conformance::cache_format_names(latent), ", ")));
+  for (const uint32_t size : {problem.head_size, latent ? problem.head_size : problem.head_size_v}) {
+    const std::string why = conformance::why_no_row(*format, static_cast<int>(size), static_cast<int>(problem.kv_lora_rank));
+    if (!why.empty()) throw Failure(kExitUsage, fmt::format("run recomputes rows as the formats define them, and {}", why));
+  }
+  return *format;
 }
 
 }  // namespace
@@ -49,7 +55,7 @@ LayerKind::LayerKind(const KindSpec& spec, const LayerOptions& options, Group gr
       options_(options),
       group_(std::move(group)),
       info_(group_.info()),
-      cache_format_(cache_format_of(info_.kv_cache_dtype, info_.is_mla != 0)) {}
+      cache_format_(cache_format_of(info_.kv_cache_dtype, spec.problem, info_.is_mla != 0)) {}
 
 std::string LayerKind::backends() const {
   const std::string prefill = info_.backend;

@@ -280,6 +280,12 @@ void check(const Case& c) {
     for (std::string_view name : cache_format_names(mla)) known += (known.empty() ? "" : ", ") + std::string(name);
     fail("format '" + c.format + "' is unknown; allowed: " + known);
   }
+  if (!c.format.empty() && (c.kind == Kind::kPaged || mla)) {
+    const CacheFormat& format = *find_cache_format(c.format);
+    const int k_size = mla ? c.kv_lora_rank + c.rope : c.head_size, v_size = mla || c.head_size_v == 0 ? k_size : c.head_size_v;
+    for (const int size : {k_size, v_size})
+      if (const std::string why = why_no_row(format, size, c.kv_lora_rank); !why.empty()) fail(why);
+  }
   for (const MmSpan& span : c.mm) {
     if (static_cast<size_t>(span.request) >= c.lens.size()) fail("mm= names a request that lens= does not have");
   }

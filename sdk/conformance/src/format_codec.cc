@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <stdexcept>
 
 #include "anyattn/conformance/cache_format.h"
 #include "anyattn/conformance/numbers.h"
@@ -16,6 +17,8 @@ namespace anyattn::conformance {
 namespace {
 
 constexpr size_t kTileValues = 128;
+constexpr int kMostRotated = 4096;                    // as many signs are drawn
+constexpr int kRecordLatent = 512, kRecordRope = 64;  // of fp8_ds_mla
 
 constexpr CacheFormat kFormats[] = {
     {"float32", Coding::kFloat, ANYATTN_DTYPE_FLOAT32},
@@ -158,6 +161,18 @@ std::vector<std::string_view> cache_format_names(bool latent) {
   return names;
 }
 
+std::string why_no_row(const CacheFormat& format, int size, int kv_lora_rank) {
+  const std::string name(format.name);
+  if (format.coding == Coding::kRow4 && (size < 2 || size > kMostRotated || !std::has_single_bit(static_cast<unsigned>(size))))
+    return name + " rotates its rows, whose size must be a power of two from 2 to " + std::to_string(kMostRotated) +
+           "; it is " + std::to_string(size);
+  if (format.coding == Coding::kTiles && (kv_lora_rank != kRecordLatent || size != kRecordLatent + kRecordRope))
+    return name + " has records of kv_lora_rank " + std::to_string(kRecordLatent) + " and qk_rope_head_dim " +
+           std::to_string(kRecordRope) + " only; these are " + std::to_string(kv_lora_rank) + " and " +
+           std::to_string(size - kv_lora_rank);
+  return {};
+}
+
 float float_of_float8(uint32_t dtype, uint8_t bits) {
   const bool e4m3 = dtype == ANYATTN_DTYPE_FLOAT8_E4M3FN;
   const int mantissa_bits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
@@ -234,6 +249,8 @@ void rotate_back(std::span<float> row) {
 
 std::vector<StoredPiece> encode_row(const CacheFormat& format, RowKind kind, std::span<const float> row, float scale,
                                     int kv_lora_rank) {
+  if (const std::string why = why_no_row(format, static_cast<int>(row.size()), kv_lora_rank); !why.empty())
+    throw std::invalid_argument(why);
   switch (format.coding) {
     case Coding::kFloat:
       return {floats(role_of(kind), format.dtype, row, scale)};

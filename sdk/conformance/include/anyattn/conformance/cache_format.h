@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,7 +45,11 @@ struct StoredPiece {
   std::vector<std::byte> bytes;
 };
 
-// `scale` is the call's k_scale or v_scale for this head, 1 where there is none. kv_lora_rank is read with kTiles.
+// Why the format has no rows of `size` values (latent: kv_lora_rank and rope together), as one sentence; empty where it has.
+std::string why_no_row(const CacheFormat& format, int size, int kv_lora_rank = 0);
+
+// `scale` is the call's k_scale or v_scale for this head, 1 where there is none. kv_lora_rank is read with kTiles. Throws
+// std::invalid_argument with why_no_row.
 std::vector<StoredPiece> encode_row(const CacheFormat& format, RowKind kind, std::span<const float> row, float scale,
                                     int kv_lora_rank = 0);
 // What the pieces of a row mean; `values` has the row's size.
