@@ -102,8 +102,8 @@ class OpenPlugin {
   OpenPlugin(const OpenPlugin&) = delete;
   OpenPlugin& operator=(const OpenPlugin&) = delete;
 
-  // Empty where the backend takes the shape; else its reasons.
-  std::string reasons(const anyattn_device_facts& facts, const Shape& shape) {
+  // Empty where the backend takes the problem; else its reasons.
+  std::string reasons(const anyattn_device_facts& facts, const char* name, const anyattn_problem& problem) {
     std::string all;
     const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, &all, [](void* to, const anyattn_reason* reason) {
                                      *static_cast<std::string*>(to) += std::string(reason->field) + "=" + reason->wanted +
@@ -111,9 +111,11 @@ class OpenPlugin {
                                    }};
     anyattn_support_report report{};
     report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
-    const anyattn_problem problem = problem_of(shape);
-    expect_ok(backend(shape).supports(&host_, &facts, &problem, &sink, &report, error()));
+    expect_ok(backend(name).supports(&host_, &facts, &problem, &sink, &report, error()));
     return all;
+  }
+  std::string reasons(const anyattn_device_facts& facts, const Shape& shape) {
+    return reasons(facts, shape.backend(), problem_of(shape));
   }
 
   // impl_create and warmup with the first spec; throws what the plugin says.
@@ -131,20 +133,20 @@ class OpenPlugin {
       if (of.done) return;
       of.done = true;
       try {
-        of.plugin->warm(*of.facts, of.plugin->backend(*of.shape), of.problem, spec);
+        of.plugin->warm(*of.facts, of.plugin->backend(of.shape->backend()), of.problem, spec);
       } catch (const std::exception& failure) {
         of.failure = failure.what();
       }
     };
-    expect_ok(backend(shape).kv_cache_spec(&host_, &facts, &call.problem, accept, &call, error()));
+    expect_ok(backend(shape.backend()).kv_cache_spec(&host_, &facts, &call.problem, accept, &call, error()));
     if (!call.failure.empty()) throw std::runtime_error(call.failure);
   }
 
  private:
-  const anyattn_backend& backend(const Shape& shape) const {
+  const anyattn_backend& backend(const char* name) const {
     for (uint32_t i = 0; i < plugin_->num_backends; ++i)
-      if (std::strcmp(plugin_->backends[i]->name, shape.backend()) == 0) return *plugin_->backends[i];
-    throw std::runtime_error(std::string(plugin_->id) + " has no backend " + shape.backend());
+      if (std::strcmp(plugin_->backends[i]->name, name) == 0) return *plugin_->backends[i];
+    throw std::runtime_error(std::string(plugin_->id) + " has no backend " + name);
   }
   void warm(const anyattn_device_facts& facts, const anyattn_backend& of, const anyattn_problem& problem,
             const anyattn_kv_cache_spec* spec) {
