@@ -223,8 +223,8 @@ GroupMaker::GroupMaker()
   report.lse_bases = ANYATTN_LSE_NATURAL;
 }
 
-std::unique_ptr<anyattn_group> GroupMaker::make(const anyattn_problem& problem, std::initializer_list<anyattn_backend> backends,
-                                                const char* label) {
+std::shared_ptr<anyattn::selector::Decision> GroupMaker::decide(const anyattn_problem& problem,
+                                                                std::initializer_list<anyattn_backend> backends) const {
   auto decision = std::make_shared<anyattn::selector::Decision>();
   decision->problem = anyattn::selector::OwnedProblem(problem);
   decision->device_kind = ANYATTN_DEVICE_CPU;
@@ -240,8 +240,14 @@ std::unique_ptr<anyattn_group> GroupMaker::make(const anyattn_problem& problem, 
     decision->choices.push_back(choice);
   }
   if (problem.key_source == ANYATTN_KEYS_PAGED) decision->specs.push_back(spec_for(problem));
-  anyattn::api::GroupRequest request;
-  request.decision = decision;
+  decision->origin = origin;
+  return decision;
+}
+
+std::unique_ptr<anyattn_group> GroupMaker::make(const anyattn_problem& problem, std::initializer_list<anyattn_backend> backends,
+                                                const char* label) {
+  anyattn::api::GroupRequest request = base;
+  request.decision = decide(problem, backends);
   request.limits = limits();
   request.label = label;
   request.provider = devices_.provider(ANYATTN_DEVICE_CPU);

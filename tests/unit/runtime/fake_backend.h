@@ -64,7 +64,12 @@ class GroupMaker {
   // backends: one, or decode's and prefill's. Throws as the group does.
   std::unique_ptr<anyattn_group> make(const anyattn_problem& problem, std::initializer_list<anyattn_backend> backends,
                                       const char* label = "full");
-  anyattn_support_report report{};  // of every backend
+  // A decision for the problem with these backends, all of `report`.
+  std::shared_ptr<anyattn::selector::Decision> decide(const anyattn_problem& problem,
+                                                      std::initializer_list<anyattn_backend> backends) const;
+  anyattn_support_report report{};    // of every backend
+  anyattn::api::GroupRequest base{};  // what make() completes: what is said of quarantine and of the metadata's mode
+  std::string origin;                 // of the decision
   anyattn::memory::Scratch& scratch() { return *scratch_; }
 
  private:

@@ -2,6 +2,7 @@
 // A backend that fails again and again: who is left, when, for whom, and what is said; with two plugins of one cache layout.
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <string>
 
 #include "library_steps.h"
@@ -103,4 +104,24 @@ TEST_CASE("quarantine_after_0_leaves_nobody") {
   const Runtime runtime = fake::open_runtime(config);
   fake::LibrarySteps steps(runtime, "");
   for (uint64_t i = 0; i < 10; ++i) CHECK(steps.fresh_step(i) == ANYATTN_INTERNAL);
+}
+
+TEST_CASE("under_a_selection_lock_nobody_takes_over") {
+  const ConfigFile written({{"good", kFails}, {"noop", ""}});
+  const anyattn::Problem problem = fake::small_problem();
+  const std::string lock_file = written.path() + ".lock.json";
+  std::ofstream(lock_file) << json{
+      {"lock", 1}, {"selections", {json::parse(fake::open_runtime(written).explain(problem.view()))["lock"]}}};
+  const ConfigFile config({{"good", kFails}, {"noop", ""}}, "selection: {lock: " + lock_file + "}\n");
+  const Runtime runtime = fake::open_runtime(config);
+  fake::LibrarySteps steps(runtime, "");
+  const std::string failing = steps.backend();
+  for (uint64_t i = 0; i < 2; ++i) CHECK(steps.fresh_step(i) == ANYATTN_INTERNAL);
+  CHECK(steps.fresh_step(2) == ANYATTN_UNSUPPORTED);
+  const std::string text = steps.last_text();
+  INFO(text);
+  for (const char* part : {"failed 4 calls in a row", "nobody takes over", "selection.lock", ".lock.json allows no other backend"})
+    CHECK(contains(text, part));
+  CHECK(steps.backend() == failing);
+  CHECK(row(runtime, failing)["quarantined"].is_null());
 }
