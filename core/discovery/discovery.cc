@@ -108,6 +108,7 @@ class Examiner {
     if (auto refusal = check_host(candidate)) return refusal;
     if (auto refusal = check_needs(candidate, *seen)) return refusal;
     if (auto refusal = check_duplicate(candidate, {seen->facts.device, seen->facts.inode})) return refusal;
+    keep_needed(candidate);
     if (!path_verdict.warnings.empty()) {
       found_.warnings.push_back(fmt::format("plugin {}: {}", candidate.path, fmt::join(path_verdict.warnings, "; ")));
     }
@@ -235,6 +236,7 @@ class Examiner {
   std::optional<Refusal> check_needs(Candidate& candidate, const SeenFile& seen) {
     candidate.device_code = seen.device_code;
     if (auto refusal = check_device_code(candidate)) return refusal;
+    needed_.clear();
     if (!host_.libraries) return std::nullopt;
     const inspect::Closure closure = host_.libraries->close_over(seen.needs(), candidate.path);
     if (closure.finding) {
@@ -242,12 +244,13 @@ class Examiner {
                      closure.finding->remedy};
     }
     if (!openmp_) openmp_.emplace(host_.libraries->loaded());
-    if (const auto finding = openmp_->add(closure.libraries, candidate.path)) {
+    if (const auto finding = openmp_->conflict(closure.libraries); finding && !is_same_plugin(candidate, openmp_->who())) {
       return Refusal{Stage::kInspect, ANYATTN_NOT_FOUND, fmt::format("the file {}", finding->reason), finding->remedy};
     }
     for (const inspect::Library& library : closure.libraries) {
-      const auto [first, is_new] = library_by_name_.try_emplace(library.name, library.path, candidate.path);
-      if (!is_new && first->second.first != library.path) {
+      const auto first = library_by_name_.find(library.name);
+      if (first != library_by_name_.end() && !is_same_plugin(candidate, first->second.second) &&
+          !inspect::is_same_library(first->second.first, library.path)) {
         return Refusal{
             Stage::kInspect, ANYATTN_NOT_FOUND,
             fmt::format("the file needs {} from {}, but {} brings {} under that name, and a process holds one of them",
@@ -257,7 +260,26 @@ class Examiner {
       candidate.libraries.push_back(library.path);
       if (auto refusal = check_companion(candidate, library)) return refusal;
     }
+    needed_ = closure.libraries;
     return std::nullopt;
+  }
+
+  // Of two files of one id only one is used: their libraries are not in each other's way.
+  bool is_same_plugin(const Candidate& candidate, const std::string& path) const {
+    const auto other = std::ranges::find(found_.candidates, path, &Candidate::path);
+    return other != found_.candidates.end() && !candidate.id.empty() && other->id == candidate.id;
+  }
+
+  // What later files are compared with: the libraries of one that is used.
+  void keep_needed(const Candidate& candidate) {
+    if (openmp_) openmp_->take(needed_, candidate.path);
+    for (const inspect::Library& library : needed_) library_by_name_.try_emplace(library.name, library.path, candidate.path);
+    needed_.clear();
+  }
+
+  void forget_needed(const std::string& path) {
+    if (openmp_) openmp_->forget(path);
+    std::erase_if(library_by_name_, [&](const auto& known) { return known.second.second == path; });
   }
 
   // A library of its own lies below its folder. Copies take it along; above trust.level none a manifest must name it.
@@ -346,6 +368,7 @@ class Examiner {
         Skip{older->id, older->path, Stage::kDiscover, ANYATTN_NOT_FOUND,
              fmt::format("version {} of it is older than version {} of {}", older->version, candidate.version, candidate.path),
              "nothing needs to be done; remove the older bundle, or pin a version in plugins.entries", false, older->sidecar});
+    forget_needed(older->path);
     found_.candidates.erase(older);
     return true;
   }
@@ -363,6 +386,7 @@ class Examiner {
   bool has_keys_ = false;
   std::optional<inspect::OpenMpRuntime> openmp_;
   std::map<std::string, std::pair<std::string, std::string>> library_by_name_;  // its path, and the plugin that brings it
+  std::vector<inspect::Library> needed_;  // of the file that is judged, until it is one that is used
 };
 
 // Entries that ask for an id only and that nothing answers: marks the skips that explain it as required, or adds one.

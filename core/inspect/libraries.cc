@@ -279,7 +279,9 @@ Closure LibrarySearch::close_over(const ElfFile& file, const std::string& path) 
         loaded != places_.loaded.end() && !loaded->second.empty() && !is_same_library(loaded->second, library.path)) {
       note({fmt::format("needs {} from {}, but this process holds {} under that name already, and the linker would take it",
                         name, library.path, loaded->second),
-            fmt::format("give the plugin's copy a name of its own (SONAME), or let both use one file")});
+            "restart the process where this one takes the place of the other, give the plugin's copy a name of its own "
+            "(SONAME), "
+            "or let both use one file"});
     }
     const auto contents = contents_of(library.path);
     all_read = all_read && contents->is_whole;

@@ -24,14 +24,23 @@ OpenMpRuntime::OpenMpRuntime(const std::map<std::string, std::string>& loaded) {
   }
 }
 
-std::optional<Finding> OpenMpRuntime::add(const std::vector<Library>& libraries, const std::string& plugin) {
+void OpenMpRuntime::take(const std::vector<Library>& libraries, const std::string& plugin) {
   for (const Library& library : libraries) {
-    if (!is_openmp_runtime(library.name)) continue;
-    if (path_.empty()) {
-      path_ = library.path;
-      who_ = plugin;
-    }
-    if (is_same_library(path_, library.path)) continue;
+    if (!path_.empty() || !is_openmp_runtime(library.name)) continue;
+    path_ = library.path;
+    who_ = plugin;
+  }
+}
+
+void OpenMpRuntime::forget(const std::string& plugin) {
+  if (who_ != plugin) return;
+  path_.clear();
+  who_.clear();
+}
+
+std::optional<Finding> OpenMpRuntime::conflict(const std::vector<Library>& libraries) const {
+  for (const Library& library : libraries) {
+    if (path_.empty() || !is_openmp_runtime(library.name) || is_same_library(path_, library.path)) continue;
     return Finding{
         fmt::format(
             "needs the OpenMP runtime {}, but {} brings {}, and two of them in one process may crash or compute wrongly",

@@ -22,8 +22,12 @@ class OpenMpRuntime {
  public:
   // `loaded`: what the process holds already, name -> path.
   explicit OpenMpRuntime(const std::map<std::string, std::string>& loaded);
-  // Takes the first one of `libraries`, which the file at `plugin` needs; another one than is known already is a finding.
-  std::optional<Finding> add(const std::vector<Library>& libraries, const std::string& plugin);
+  // Another runtime among `libraries` than the one that is known.
+  std::optional<Finding> conflict(const std::vector<Library>& libraries) const;
+  // Knows the first one of `libraries`, which the file at `plugin` needs, from here on; or no longer.
+  void take(const std::vector<Library>& libraries, const std::string& plugin);
+  void forget(const std::string& plugin);
+  const std::string& who() const { return who_; }  // brings it: a plugin's path
 
  private:
   std::string path_, who_;

@@ -182,6 +182,42 @@ TEST_CASE("the_newer_of_two_bundles_of_one_id_is_used_and_the_other_is_named") {
   CHECK(found.candidates[0].version == "1.10");
 }
 
+TEST_CASE("a_newer_bundle_takes_the_place_of_one_with_another_library_of_the_same_name") {
+  for (const std::string fake : {"private_a", "openmp_gnu"}) {
+    for (const bool newer_first : {false, true}) {
+      CAPTURE(fake);
+      CAPTURE(newer_first);
+      Shop shop;
+      const fs::path newer = shop.add(fake, newer_first ? "a" : "b", "1.10");
+      shop.add(fake, newer_first ? "b" : "a", "1.9");
+      for (const auto& library : fs::directory_iterator(newer / "lib"))
+        fakes::write_file(library.path(), fakes::read_file(library.path()) + "changed");
+      shop.write_manifest(newer, anyattn::discovery::describe_folder(newer.string(), 0));
+      const auto found_where = [&](const std::map<std::string, std::string>& loaded) {
+        anyattn::inspect::LibrarySearch search({.library_path = {}, .loaded = loaded});
+        anyattn::discovery::Host host = fakes::host();
+        host.libraries = &search;
+        return anyattn::discovery::discover(shop.config(), host);
+      };
+      const Found fresh = found_where({});
+      REQUIRE(fresh.candidates.size() == 1);
+      CHECK(fresh.candidates[0].version == "1.10");
+      REQUIRE(fresh.skips.size() == 1);
+      CHECK(fresh.skips[0].stage == Stage::kDiscover);  // no obstacle to a reload
+      // A process that has opened the older one's library cannot open the newer one's: it says so and what helps.
+      const fs::path old = shop.plugins() / (newer_first ? "b" : "a") / "lib";
+      const std::string name = fake == "private_a" ? "libfake_private.so.3" : "libgomp.so.1";
+      const Found held = found_where({{name, (old / name).string()}});
+      REQUIRE(held.candidates.size() == 1);
+      CHECK(held.candidates[0].version == "1.9");
+      REQUIRE(held.skips.size() == 1);
+      CHECK(held.skips[0].stage == Stage::kInspect);
+      fakes::check_parts(anyattn::discovery::text(held.skips[0]),
+                         {name, (newer / "lib" / name).string(), (old / name).string(), "restart the process"});
+    }
+  }
+}
+
 TEST_CASE("a_manifest_that_says_other_than_the_files_is_an_error") {
   struct Row {
     const char* what;
