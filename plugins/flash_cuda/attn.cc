@@ -40,10 +40,7 @@ FlashAttn::FlashAttn(const Host& host, const anyattn_device_facts& facts, const 
     plan_.problem.head_major = layout_.k.token_bytes <= layout_.k.head_bytes || plan_.problem.num_kv_heads == 1;
     choose_families(host, plan_);
   }
-  std::string line = text(kName, ": kernels ", plan_.families[0]->name);
-  if (plan_.num_lanes > 1)
-    line += text(" for queries up to ", plan_.longest[0], ", ", plan_.families[1]->name, " for longer ones");
-  host.log(ANYATTN_LOG_DEBUG, line);
+  host.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", describe_kernels(plan_)));
 }
 
 void FlashAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "anyattn/problem_rules.hpp"
+#include "lacks.h"
 
 namespace anyattn::flash {
 namespace {
@@ -96,16 +97,36 @@ void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   plan.problem.num_kv_heads = static_cast<int>(problem.num_kv_heads);
 }
 
+struct Candidate {
+  const Family* family;
+  const char* (*lacks)(const Device&, const Problem&);  // null: the general path
+};
+constexpr Candidate kDecode[] = {{&kSm90Decode, sm90_decode_lacks}, {&kSm80Decode, nullptr}};  // best first
+constexpr Candidate kPrefill[] = {{&kSm90Prefill, sm90_prefill_lacks}, {&kSm80Prefill, nullptr}};
+
+bool general_only(const Host& host) { return host.option("kernels", "auto") == "sm80"; }
+
 }  // namespace
 
+std::string describe_kernels(const Plan& plan) {
+  std::string line = plan.families[0]->name;
+  if (plan.num_lanes > 1)
+    line += text(" for queries up to ", plan.longest[0], ", ", plan.families[1]->name, " for longer ones");
+  for (int i = 0; i < plan.num_lanes; ++i) {
+    for (const Candidate& better : i == 0 ? kDecode : kPrefill) {
+      if (better.family == plan.families[i]) break;
+      const char* lacks = better.lacks(plan.device, plan.problem);
+      line += text("; ", better.family->name, lacks ? " needs " : " is left out by kernels: sm80", lacks ? lacks : "");
+    }
+  }
+  return line;
+}
+
 void choose_families(const Host& host, Plan& plan) {
-  static constexpr const Family* kDecode[] = {&kSm90Decode, &kSm80Decode};  // best first
-  static constexpr const Family* kPrefill[] = {&kSm90Prefill, &kSm80Prefill};
-  const bool general_only = host.option("kernels", "auto") == "sm80";
   plan.num_lanes = 0;
   const auto take = [&](auto& families) {
-    for (const Family* family : families) {
-      if (general_only && family != &kSm80Decode && family != &kSm80Prefill) continue;
+    for (const auto& [family, lacks] : families) {
+      if (general_only(host) && lacks) continue;
       const int longest = family->longest_query(plan.device, plan.problem);
       if (longest == 0) continue;
       plan.families[plan.num_lanes] = family;
@@ -149,6 +170,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
+  say_kernels(describe_kernels(plan), report);
 }
 
 Limits limits_of(const anyattn_limits& limits) {

@@ -3,6 +3,8 @@
 // memory and the calls alike.
 #pragma once
 
+#include <string>
+
 #include "anyattn/host.hpp"
 #include "anyattn/kv_planes.hpp"
 #include "anyattn/problem.hpp"
@@ -42,6 +44,9 @@ Plan require_plan(const Host& host, const anyattn_device_facts& facts, const any
 void choose_families(const Host& host, Plan& plan);
 
 void fill_report(const Plan& plan, anyattn_support_report& report);
+
+// "sm90_decode for queries up to 4, sm80_prefill for longer ones; sm90_prefill needs scores without ALiBi".
+std::string describe_kernels(const Plan& plan);
 
 Limits limits_of(const anyattn_limits& limits);
 

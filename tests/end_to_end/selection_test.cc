@@ -88,6 +88,7 @@ TEST_CASE("explain_has_the_keys_that_scripts_rely_on") {
     CHECK(candidate["stage"] == stage);
     CHECK(candidate["verdict"] == verdict);
     CHECK(candidate["reasons"].empty() == (verdict == "chosen"));
+    if (verdict == "chosen") CHECK(!candidate["report"]["kernels"].get<std::string>().empty());
     for (const json& reason : candidate["reasons"]) has_keys(reason, {"id", "field", "wanted", "allowed", "hint"});
   }
 }

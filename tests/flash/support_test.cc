@@ -170,11 +170,34 @@ struct Impl {
 
 TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
   const Asked llama;
+  const auto kernels = [](const anyattn_device_facts& facts, const Asked& asked, const char* option = "auto") {
+    return std::string(ask(facts, asked, option).report.kernels);
+  };
+  const std::string hopper = "sm90_decode for queries up to 4, sm90_prefill for longer ones";
+  const std::string ampere = "sm80_decode for queries up to 4, sm80_prefill for longer ones";
+  CHECK(kernels(kH200, llama) == hopper);
+  CHECK(kernels(kA100, llama) == ampere + "; sm90_decode needs sm_90; sm90_prefill needs sm_90");
+  const std::string left_out = "; sm90_decode is left out by kernels: sm80; sm90_prefill is left out by kernels: sm80";
+  CHECK(kernels(kH200, llama, "sm80") == ampere + left_out);
+  const auto changed = [&](auto change) {
+    Asked asked;
+    change(asked);
+    return kernels(kH200, asked);
+  };
+  CHECK(
+      changed([](Asked& a) { a.problem.head_size = a.problem.head_size_v = 96; }) ==
+      "sm80_decode for queries up to 4, sm90_prefill for longer ones; sm90_decode needs head sizes of 64 or 128, of values the "
+      "same");
+  CHECK(changed([](Asked& a) { a.set(ANYATTN_FEATURE_ALIBI); }) ==
+        ampere + "; sm90_decode needs scores without ALiBi; sm90_prefill needs scores without ALiBi");
+  CHECK(changed([](Asked& a) { a.problem.block_size = 24; }) ==
+        ampere +
+            "; sm90_decode needs block sizes in multiples of 16; sm90_prefill needs block sizes that divide its key tile in "
+            "multiples of 8, or are multiples of it");
+
   CHECK(ask(kH200, llama, "sm70").reasons == "kernels=sm70 (allowed: auto | sm80)");
-  const std::string general = "FLASH_ATTN: kernels sm80_decode for queries up to 4, sm80_prefill for longer ones";
-  CHECK(Impl(kH200, "sm80").line() == general);
-  CHECK(Impl(kA100, "auto").line() == general);
-  CHECK(Impl(kH200, "auto").line() == "FLASH_ATTN: kernels sm90_decode for queries up to 4, sm90_prefill for longer ones");
+  CHECK(Impl(kH200, "sm80").line() == "FLASH_ATTN: kernels " + ampere + left_out);
+  CHECK(Impl(kH200, "auto").line() == "FLASH_ATTN: kernels " + hopper);
 }
 
 TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {
