@@ -53,8 +53,7 @@ uint32_t abi_word(const std::string& text) {
 }
 
 Sidecar bind(Document document) {
-  static const FileSchema schema = sidecar_schema();  // a start reads dozens
-  check(document, schema);
+  check(document, sidecar_schema());
   const YamlNode& root = document.root;
   Sidecar out;
   out.path = document.file;

@@ -10,8 +10,8 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
+#include <limits>
 #include <string>
 
 #include "anyattn/conformance/numbers.h"
