@@ -112,6 +112,17 @@ std::string measured_text(const ordered_json& measured) {
   return fmt::format("{}", fmt::join(lines, "\n"));
 }
 
+// Why not, a line a reason; of a backend that would do it, what runs.
+std::string findings_text(const ordered_json& candidate) {
+  if (const ordered_json& report = candidate.at("report"); !report.is_null()) {
+    const std::string kernels = text_of(report, "kernels");
+    return kernels.empty() ? "" : "kernels: " + kernels;
+  }
+  std::vector<std::string> lines;
+  for (const ordered_json& reason : candidate.at("reasons")) lines.push_back(reason_text(reason));
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
 Colour colour_of_verdict(const std::string& verdict) {
   if (verdict == "chosen") return Colour::kGreen;
   if (verdict == "failed") return Colour::kRed;
@@ -139,21 +150,16 @@ void print_layer(const ordered_json& layer, const std::string& model, const Term
 
   const bool is_measured =
       std::ranges::any_of(layer.at("candidates"), [](const ordered_json& one) { return !one.at("measured").empty(); });
-  std::vector<Column> columns{{"backend"}, {"plugin"}, {"stage"}, {"verdict"}, {"reasons"}};
+  std::vector<Column> columns{{"backend"}, {"plugin"}, {"stage"}, {"verdict"}, {"reasons, or kernels"}};
   if (is_measured) columns.push_back({"measured"});
   Table candidates(columns);
   for (const ordered_json& candidate : layer.at("candidates")) {
-    std::string reasons;
-    for (const ordered_json& reason : candidate.at("reasons")) {
-      if (!reasons.empty()) reasons += "\n";
-      reasons += reason_text(reason);
-    }
     const std::string verdict = text_of(candidate, "verdict");
     std::vector<Cell> row{text_of(candidate, "backend"),
                           text_of(candidate, "plugin"),
                           text_of(candidate, "stage"),
                           {verdict, colour_of_verdict(verdict)},
-                          reasons};
+                          findings_text(candidate)};
     if (is_measured) row.emplace_back(measured_text(candidate.at("measured")));
     candidates.add(std::move(row));
   }

@@ -2,11 +2,11 @@
 // anyattn lock: writes down what is chosen now, so that selection.lock notices another outcome.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "common/json_text.h"
 #include "common/runtime.h"
+#include "common/whole_file.h"
 #include "vendor_verbs.h"
 
 namespace anyattn::tools {
@@ -30,10 +30,7 @@ int lock(const LockOptions& options) {
       selections.push_back(std::move(entry));
     }
   }
-  std::ofstream out(options.out);
-  out << ordered_json{{"lock", 1}, {"selections", selections}}.dump(2) << "\n";
-  out.close();
-  if (!out) throw Failure(kExitFailed, fmt::format("{}: cannot be written", options.out));
+  write_whole(options.out, ordered_json{{"lock", 1}, {"selections", selections}}.dump(2) + "\n");
   fmt::print("{}: {} selection{}; name it in the configuration: selection: {{lock: {}}}\n", options.out, selections.size(),
              selections.size() == 1 ? "" : "s", options.out);
   return kExitOk;

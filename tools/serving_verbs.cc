@@ -61,11 +61,16 @@ std::function<int()> add_warm(CLI::App& app) {
       ->delimiter(',')
       ->required();
   verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
+  verb->add_option("--arch", options->architecture,
+                   "of a device that is not here: backends that compile at run time fill the cache for it, with no driver")
+      ->type_name("sm_80|sm_86|sm_89|sm_90|sm_100|sm_120")
+      ->check(CLI::IsMember({"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}).description(""));
   add_target(*verb, options->target);
   add_backend(*verb, options->target);
   add_common(*verb, options->common);
   verb->footer(
       footer("  anyattn warm --model Llama-3.1-8B,DeepSeek-V3 --device cuda:0\n"
+             "  anyattn warm --model Llama-3.1-8B --arch sm_90 --config with_cache_folder.yaml\n"
              "  anyattn warm --model Llama-3.1-8B --device cuda:0 --config with_cache_folder.yaml --json\n\n"
              "Where compiled code is kept is an option of the plugin that compiles, as in\n"
              "  plugins: {entries: [{id: org.anyattn.portable.cuda, options: {cache: /srv/kernels}}]}\n"

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "anyattn/step.h"
+#include "common/changed_config.h"
 #include "common/json_text.h"
 #include "common/runtime.h"
 #include "common/table.h"
@@ -89,9 +91,23 @@ void print(const ordered_json& rows, const std::string& device) {
   if (!refused.empty()) fmt::print("{}{}", table.empty() ? "" : "\n", refused.render(terminal));
 }
 
-}  // namespace
+// The configuration with the device that is not here in place of those that are, and PORTABLE_* told to compile and load nothing.
+// The other backends carry their code and have nothing to do.
+void turn_to_absent(ChangedConfig& config, const std::string& architecture) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path provider = program.parent_path().parent_path() / "lib/anyattn/warm/anyattn_absent.so";
+  if (!std::filesystem::exists(provider, error))
+    throw Failure(kExitFailed, fmt::format("warm: {} is missing; it is installed with this program", provider.string()));
+  config.set_entry("org.anyattn.device.absent", "file", provider.string());
+  config.set_entry("org.anyattn.device.absent", "options.architecture", architecture);
+  config.set_entry("org.anyattn.portable.cuda", "options.warmup", "compile");
+  config.set("selection.order.cuda", "[PORTABLE_ATTN, PORTABLE_MLA]");
+  config.set("selection.profile", "null");  // of a device that is here
+  config.set("selection.lock", "null");
+}
 
-int warm(const WarmOptions& options) {
+int warm_present(const WarmOptions& options) {
   const JsonOutput output(options.common.json);
   const Runtime runtime = open_runtime(options.common, options.target.backend);
   runtime.resolve_device(options.target.device);  // one sentence where it is not there
@@ -102,9 +118,25 @@ int warm(const WarmOptions& options) {
     for (const auto& kind : model.kinds) rows.push_back(warm_kind(runtime, options, model.id, *kind));
   }
   const bool ready = std::all_of(rows.begin(), rows.end(), [](const ordered_json& row) { return row["error"].is_null(); });
-  if (output.table()) print(rows, options.target.device);
-  output.write({{"device", options.target.device}, {"ready", ready}, {"layers", std::move(rows)}});
+  const std::string device = options.architecture.empty() ? options.target.device : options.architecture;
+  if (output.table()) print(rows, device);
+  output.write({{"device", device}, {"ready", ready}, {"layers", std::move(rows)}});
   return ready ? kExitOk : kExitFailed;
+}
+
+}  // namespace
+
+int warm(const WarmOptions& options) {
+  if (options.architecture.empty()) return warm_present(options);
+  if (options.target.device != "auto")
+    throw Failure(kExitUsage, fmt::format("--device {} and --arch {} exclude each other: one is here, one is not",
+                                          options.target.device, options.architecture));
+  ChangedConfig config(options.common);
+  turn_to_absent(config, options.architecture);
+  WarmOptions absent = options;
+  absent.common = config.write();
+  absent.target.device = "cuda:0";
+  return warm_present(absent);
 }
 
 }  // namespace anyattn::tools

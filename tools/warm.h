@@ -15,6 +15,7 @@ struct WarmOptions {
   TargetOptions target;
   std::vector<std::string> models;  // ids of the model table
   std::string models_file;          // empty: the table installed with the library
+  std::string architecture;         // of a device that is not here, "sm_90"; empty: target.device
 };
 
 // Returns kExitOk, or kExitFailed where a kind of layers has no backend or is not made ready; its reasons are then shown. Throws

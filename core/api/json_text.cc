@@ -85,7 +85,8 @@ Json report_json(const anyattn_support_report& report) {
           {"graph_level", selector::graph_level_name(report.graph_level)},
           {"lse_bases", bases},
           {"needs_host_lengths", report.needs_host_lengths != 0},
-          {"cost_hint", report.cost_hint}};
+          {"cost_hint", report.cost_hint},
+          {"kernels", or_null(report.kernels)}};
 }
 
 // "head_size"; the vendor's own ids keep their number.

@@ -53,7 +53,8 @@ uint32_t abi_word(const std::string& text) {
 }
 
 Sidecar bind(Document document) {
-  check(document, sidecar_schema());
+  static const FileSchema schema = sidecar_schema();  // a start reads dozens
+  check(document, schema);
   const YamlNode& root = document.root;
   Sidecar out;
   out.path = document.file;

@@ -202,8 +202,10 @@ std::vector<std::string> LibrarySearch::folders_before_cache(const From& from, c
 
 std::string LibrarySearch::find(const std::string& name, const From& from, const From& plugin, std::string& wrong) {
   const auto usable = [&](const std::string& candidate) {
-    std::string path = canonical_or_empty(candidate);
-    if (path.empty()) return std::string();
+    const auto known = canonical_.find(candidate);
+    std::string path = known != canonical_.end() ? known->second : canonical_or_empty(candidate);
+    if (path.empty()) return std::string();  // looked for again: it may be installed later
+    if (known == canonical_.end()) canonical_.emplace(candidate, path);
     const auto contents = contents_of(path);
     if (contents->wrong.empty()) return path;
     if (wrong.empty()) wrong = fmt::format("{} {}", path, contents->wrong);

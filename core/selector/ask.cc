@@ -146,6 +146,7 @@ Answer ask(const registry::OpenBackend& backend, const OwnedProblem& problem, co
   if (const std::string text = contradiction(answer.report, backend, problem); !text.empty())
     return failed(std::move(answer), "report", backend, text);
   answer.report.graph_level = known_graph_level(answer.report.graph_level);
+  answer.report.kernels[sizeof answer.report.kernels - 1] = 0;
   return problem.is_paged() ? ask_specs(std::move(answer), backend, problem, device) : answer;
 }
 

@@ -210,6 +210,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = ANYATTN_GRAPH_NEVER;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
+  say_kernels(plan.kernels->name, report);
 }
 
 }  // namespace anyattn::cpu

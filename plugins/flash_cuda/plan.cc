@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 
 #include "anyattn/problem_rules.hpp"
+#include "lacks.h"
 
 namespace anyattn::flash {
 namespace {
@@ -26,9 +26,6 @@ Dtype dtype_of(uint32_t dtype) {
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
-// Off until its kernels have run on a device.
-std::string_view cascade_option(const Host& host) { return host.option("cascade", "off"); }
-
 void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
   if (facts.device_kind != ANYATTN_DEVICE_CUDA) {
     reasons.add(ANYATTN_REASON_DEVICE, "device_kind", text(facts.device_kind), text(ANYATTN_DEVICE_CUDA));
@@ -40,9 +37,6 @@ void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& 
   const auto kernels = host.option("kernels", "auto");
   if (kernels != "auto" && kernels != "sm80")
     reasons.add(ANYATTN_REASON_OPTION, "kernels", std::string(kernels), "auto | sm80");
-  const auto cascade = cascade_option(host);
-  if (cascade != "auto" && cascade != "off" && cascade != "always")
-    reasons.add(ANYATTN_REASON_OPTION, "cascade", std::string(cascade), "auto | off | always");
   plan.device = {static_cast<int>(facts.arch_major), static_cast<int>(facts.arch_minor),
                  static_cast<int>(facts.num_multiprocessors), static_cast<int>(facts.shared_memory_per_block)};
 }
@@ -103,16 +97,36 @@ void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   plan.problem.num_kv_heads = static_cast<int>(problem.num_kv_heads);
 }
 
+struct Candidate {
+  const Family* family;
+  const char* (*lacks)(const Device&, const Problem&);  // null: the general path
+};
+constexpr Candidate kDecode[] = {{&kSm90Decode, sm90_decode_lacks}, {&kSm80Decode, nullptr}};  // best first
+constexpr Candidate kPrefill[] = {{&kSm90Prefill, sm90_prefill_lacks}, {&kSm80Prefill, nullptr}};
+
+bool general_only(const Host& host) { return host.option("kernels", "auto") == "sm80"; }
+
 }  // namespace
 
+std::string describe_kernels(const Plan& plan) {
+  std::string line = plan.families[0]->name;
+  if (plan.num_lanes > 1)
+    line += text(" for queries up to ", plan.longest[0], ", ", plan.families[1]->name, " for longer ones");
+  for (int i = 0; i < plan.num_lanes; ++i) {
+    for (const Candidate& better : i == 0 ? kDecode : kPrefill) {
+      if (better.family == plan.families[i]) break;
+      const char* lacks = better.lacks(plan.device, plan.problem);
+      line += text("; ", better.family->name, lacks ? " needs " : " is left out by kernels: sm80", lacks ? lacks : "");
+    }
+  }
+  return line;
+}
+
 void choose_families(const Host& host, Plan& plan) {
-  static constexpr const Family* kDecode[] = {&kSm90Decode, &kSm80Decode};  // best first
-  static constexpr const Family* kPrefill[] = {&kSm90Prefill, &kSm80Prefill};
-  const bool general_only = host.option("kernels", "auto") == "sm80";
   plan.num_lanes = 0;
   const auto take = [&](auto& families) {
-    for (const Family* family : families) {
-      if (general_only && family != &kSm80Decode && family != &kSm80Prefill) continue;
+    for (const auto& [family, lacks] : families) {
+      if (general_only(host) && lacks) continue;
       const int longest = family->longest_query(plan.device, plan.problem);
       if (longest == 0) continue;
       plan.families[plan.num_lanes] = family;
@@ -123,23 +137,6 @@ void choose_families(const Host& host, Plan& plan) {
   take(kDecode);
   if (plan.num_lanes == 0 || plan.longest[0] != kAnyQuery) take(kPrefill);
 }
-
-namespace {
-
-// Asked in this order, so that the reason is the one a user can change first.
-void choose_cascade(const Host& host, Plan& plan) {
-  const auto option = cascade_option(host);
-  plan.always_cascade = option == "always";
-  plan.no_cascade = option == "off"                                              ? "option cascade"
-                    : plan.problem.invariant                                     ? "batch_invariant"
-                    : plan.ragged                                                ? "ragged keys"
-                    : plan.problem.alibi != kAlibiNone                           ? "alibi"
-                    : kSm80Cascade.longest_query(plan.device, plan.problem) == 0 ? "no kernel"
-                                                                                 : nullptr;
-  plan.cascade = plan.no_cascade ? nullptr : &kSm80Cascade;
-}
-
-}  // namespace
 
 bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem, Reasons& reasons,
                  Plan& plan) {
@@ -155,7 +152,6 @@ bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anya
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   choose_families(host, plan);
-  choose_cascade(host, plan);
   return true;
 }
 
@@ -174,6 +170,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
+  say_kernels(describe_kernels(plan), report);
 }
 
 Limits limits_of(const anyattn_limits& limits) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxBytes = 256u << 20;  // about 2,000 specialisations
+constexpr uint64_t kMaxBytes = 256u << 20;  // about 800 problems
 constexpr char kMagic[8] = {'A', 'A', 'P', 'C', 'O', 'D', 'E', '1'};
 
 struct Header {

@@ -171,6 +171,19 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   choose_tiles(host, facts, plan.mha);
 }
 
+// "tiles of 16 rows x 64 keys, 2 in flight, 2 programs a multiprocessor; for queries longer than 4 of 128 rows x 64 keys, ...".
+std::string describe_tiles(const Specialisation& spec) {
+  std::string line;
+  for (int i = 0; i < spec.num_lanes; ++i) {
+    const Tile& tile = spec.lanes[i];
+    line += i == 0 ? "tiles of " : text("; for queries longer than ", tile.min_query - 1, " of ");
+    line += text(tile.rows, " rows x ", tile.keys, " keys");
+    if (kTargetDevice == ANYATTN_DEVICE_CPU) continue;
+    line += text(", ", tile.stages, " in flight, ", spec.min_blocks[i], " programs a multiprocessor");
+  }
+  return line;
+}
+
 }  // namespace
 
 Kind kind_of(uint32_t dtype) { return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32; }
@@ -217,6 +230,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
+  say_kernels(describe_tiles(plan.main), report);
 }
 
 }  // namespace anyattn::portable

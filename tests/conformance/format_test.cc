@@ -10,8 +10,8 @@
 #include <cfloat>
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "anyattn/conformance/numbers.h"

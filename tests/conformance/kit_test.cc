@@ -200,6 +200,9 @@ void check_chosen_mutant(const std::string& name, const std::string& filter, con
 TEST_CASE("mutant_that_multiplies_by_out_scale_is_caught") {
   check_chosen_mutant("out_scale_upside_down", "feature/*", "feature/out_scale/bfloat16", "out[");
 }
+TEST_CASE("mutant_that_forgets_q_scale_is_caught") {
+  check_chosen_mutant("q_scale_forgotten", "feature/*", "feature/quantised_query/bfloat16", "out[");
+}
 // Every table of cases misses it: nobody writes 20 for a head size.
 TEST_CASE("a_yes_that_is_untrue_off_the_grid_is_found_by_random_problems") {
   const BackendReport tables = run_naive("mutant", "meaning/head*", mutation("wrong_off_the_grid"));

@@ -15,7 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // One request: rows of q at the end of keys k, v, all dense.
 Reference attend(const HeadShape& shape, const RowRules& rules, const std::vector<float>& q, const std::vector<float>& k,
-                 const std::vector<float>& v) {
+                 const std::vector<float>& v, uint32_t q_dtype = ANYATTN_DTYPE_FLOAT32) {
   const auto q_size = static_cast<size_t>(shape.num_q_heads * shape.head_size);
   const auto k_size = static_cast<size_t>(shape.num_kv_heads * shape.head_size);
   const auto v_size = static_cast<size_t>(shape.num_kv_heads * shape.head_size_v);
@@ -26,8 +26,8 @@ Reference attend(const HeadShape& shape, const RowRules& rules, const std::vecto
       [&](int64_t key, float* into) { std::copy_n(v.begin() + key * static_cast<int64_t>(v_size), v_size, into); }};
   Reference reference;
   for (int64_t row = 0; row < num_rows; ++row) {
-    attend_row(shape, rules, num_keys - num_rows + row, num_keys, q.data() + static_cast<size_t>(row) * q_size, reader,
-               ANYATTN_DTYPE_FLOAT32, &reference);
+    attend_row(shape, rules, num_keys - num_rows + row, num_keys, q.data() + static_cast<size_t>(row) * q_size, reader, q_dtype,
+               &reference);
   }
   return reference;
 }
@@ -62,6 +62,16 @@ TEST_CASE("reference_gives_zero_and_minus_infinity_to_rows_without_keys") {
   CHECK(reference.exact_lse[2] == doctest::Approx(1.731348265));
   CHECK(reference.exact_lse[3] == doctest::Approx(0.422122813));
   CHECK(reference.exact_lse[4] == doctest::Approx(1.479594627));
+}
+
+// Probabilities 3/4 and 1/4: the score -ln 3 is -1.1015625 as bfloat16, and 256 e^-1.1015625 = 85.1 lies nearest the code of 88.
+TEST_CASE("naive_of_queries_of_8_bits_rounds_probabilities_to_codes_below_the_largest") {
+  const HeadShape shape{.num_q_heads = 1, .num_kv_heads = 1, .head_size = 1, .head_size_v = 1};
+
+  const Reference reference = attend(shape, {}, {1.0f}, {0.0f, -std::log(3.0f)}, {0.0f, 1.0f}, ANYATTN_DTYPE_FLOAT8_E4M3FN);
+
+  CHECK(reference.exact[0] == doctest::Approx(0.25));
+  CHECK(reference.naive[0] == doctest::Approx(88.0 / 256.0 / (1.0 + std::exp(-1.1015625))).epsilon(1e-6));
 }
 
 TEST_CASE("reference_counts_a_sink_once") {

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fstream>
 
@@ -128,7 +129,8 @@ TEST_CASE("warm_makes_every_kind_of_a_model_s_layers_ready_and_says_which_it_can
     CHECK(row["error"].is_null());
   }
 
-  const Result refused = cli({"warm", "--model", "DeepSeek-V3", "--device", "cuda:0", "--config", device, "--json"});
+  const Result refused =
+      cli({"warm", "--model", "DeepSeek-V3", "--device", "cuda:0", "--backend", "QUEUED_ATTN", "--config", device, "--json"});
   CHECK(refused.code == 1);
   CHECK(refused.json()["ready"] == false);
   CHECK(contains(refused.json()["layers"][0]["error"], "QUEUED_ATTN"));
@@ -142,6 +144,41 @@ TEST_CASE("warm_makes_every_kind_of_a_model_s_layers_ready_and_says_which_it_can
   CHECK(unheard.code == 2);
   CHECK(contains(unheard.err, "allowed: auto, cpu, cuda:0"));
 }
+
+TEST_CASE("warm_for_an_architecture_and_a_device_at_once_is_a_mistake") {
+  const Result both = cli({"warm", "--model", "Llama-3.1-8B", "--arch", "sm_90", "--device", "cuda:0"});
+  CHECK(both.code == 2);
+  CHECK(contains(both.err, "exclude each other"));
+  CHECK(cli({"warm", "--model", "Llama-3.1-8B", "--arch", "sm_75"}).code == 2);
+}
+
+#ifdef ANYATTN_NVRTC_DIR
+TEST_CASE("warm_for_an_absent_architecture_fills_a_cache_once") {
+  TempDir dir;
+  const std::string kernels = dir.path() + "/kernels of ours";
+  // A profile of another device and a folder with a blank: the user's other values keep their meaning.
+  const std::string config = dir.write(
+      "c.yaml", "version: 1\nplugins:\n  search: [" + std::string(ANYATTN_TEST_DIR) +
+                    "/../plugins/portable_cuda]\n  entries:\n    - {id: org.anyattn.portable.cuda, options: {cache: \"" +
+                    kernels + "\", unproven: refuse}}\nprobe: {cache: verdicts}\nlog: {level: error}\n");
+  const std::vector<std::string> command{"warm", "--model", "Llama-3.1-8B", "--arch", "sm_90", "--config", config, "--json"};
+  const json filled = cli(command, {{"LD_LIBRARY_PATH", ANYATTN_NVRTC_DIR}}).json();
+  CAPTURE(filled.dump());
+  CHECK(filled["ready"] == true);
+  CHECK(filled["device"] == "sm_90");
+  CHECK(filled["layers"][0]["backend"] == "PORTABLE_ATTN");
+  CHECK(std::filesystem::exists(dir.path() + "/verdicts"));
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(kernels), std::filesystem::directory_iterator{});
+  };
+  const auto first = files();
+  CHECK(first >= 4);
+
+  // Again: nothing is compiled.
+  CHECK(cli(command, {{"LD_LIBRARY_PATH", ANYATTN_NVRTC_DIR}}).json()["ready"] == true);
+  CHECK(files() == first);
+}
+#endif
 
 TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {
   TempDir dir;

@@ -107,6 +107,11 @@ std::vector<std::string> files_below(const std::string& folder) {
 
 void pack(const std::string& folder, const std::string& file) {
   const std::string scratch = file + ".new";
+  // Half an archive is nobody's; once renamed there is nothing left to remove.
+  const std::unique_ptr<const std::string, void (*)(const std::string*)> remover(&scratch, [](const std::string* path) {
+    std::error_code ignored;
+    fs::remove(*path, ignored);
+  });
   const Archive to(archive_write_new());
   archive_write_set_format_ustar(to.get());
   if (archive_write_add_filter_zstd(to.get()) != ARCHIVE_OK ||

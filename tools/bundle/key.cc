@@ -32,7 +32,10 @@ void write_new(const std::string& path, const std::string& text, mode_t mode) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (file < 0) throw Failure(kExitFailed, fmt::format("{}: {}", path, std::strerror(errno)));
   const bool whole = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (::close(file) != 0 || !whole) throw Failure(kExitFailed, fmt::format("{}: {}", path, std::strerror(errno)));
+  if (::close(file) == 0 && whole) return;
+  const int why = errno;
+  ::unlink(path.c_str());  // half a key would be in the way of the next try
+  throw Failure(kExitFailed, fmt::format("{}: {}", path, std::strerror(why)));
 }
 
 struct Public {

@@ -34,8 +34,9 @@ RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_
   const uint32_t position = batch.positions()[token];
   const uint32_t width = rank_ + rope_;
   std::vector<float> q(size_t{heads_} * width), latent(size_t{heads_} * rank_), rope(size_t{heads_} * rope_);
-  load_row(q_latent_, token, latent.size(), latent.data());
-  load_row(q_pe_, token, rope.size(), rope.data());
+  const Rows& of = rows(layer);
+  load_row(of.q_latent, token, latent.size(), latent.data());
+  load_row(of.q_pe, token, rope.size(), rope.data());
   for (uint32_t h = 0; h < heads_; ++h) {
     std::copy_n(latent.begin() + h * rank_, rank_, q.begin() + h * width);
     std::copy_n(rope.begin() + h * rope_, rope_, q.begin() + h * width + rank_);
@@ -49,8 +50,8 @@ RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_
   const auto reference =
       reference_row(*place().runtime, shape, rules, position, row.start + row.count, q.data(), keys, dtype());
   const size_t out_bytes = size_t{heads_} * rank_ * conformance::dtype_bytes(spec_.problem.out_dtype);
-  latent_out_.download(token * out_bytes, out_bytes);
-  return judge_row(reference, latent_out_.host() + token * out_bytes, spec_.problem.out_dtype,
+  of.latent_out.download(token * out_bytes, out_bytes);
+  return judge_row(reference, of.latent_out.host() + token * out_bytes, spec_.problem.out_dtype,
                    name_of(spec_, layer, row, position));
 }
 

@@ -30,17 +30,56 @@ MlaLayers::MlaLayers(const KindSpec& spec, const LayerOptions& options, Group gr
                        UpProjection(row_key(kWeightsV, layer, 0, 0), heads_, rank_, width_v_)});
   }
   const size_t tokens = options.limits.max_num_tokens;
-  kv_c_ = DeviceBuffer(place(), tokens * rank_ * dtype_bytes());
-  k_pe_ = DeviceBuffer(place(), tokens * rope_ * dtype_bytes());
+  shared_rows_.kv_c = DeviceBuffer(place(), tokens * rank_ * dtype_bytes());
+  shared_rows_.k_pe = DeviceBuffer(place(), tokens * rope_ * dtype_bytes());
   context_kv_c_ = DeviceBuffer(place(), workspace_rows_ * size_t{rank_} * dtype_bytes());
   context_k_pe_ = DeviceBuffer(place(), workspace_rows_ * size_t{rope_} * dtype_bytes());
+  make_graphs();
+}
+
+void MlaLayers::make_graphs() {
+  if (!options_.graphs || info_.graph_level < ANYATTN_GRAPH_SINGLE_TOKEN_DECODE) return;
+  const uint32_t most = options_.limits.max_num_reqs;
+  graphs_ = std::make_unique<StepGraphs>(spec_, options_, most, 1, info_.spec->digest);
+  rows_of_layer_.resize(spec_.num_layers);
+  for (Rows& rows : rows_of_layer_) {
+    rows.kv_c = DeviceBuffer(place(), most * size_t{rank_} * dtype_bytes());
+    rows.k_pe = DeviceBuffer(place(), most * size_t{rope_} * dtype_bytes());
+    reserve_decode(rows, most);
+  }
+}
+
+void MlaLayers::reserve_decode(Rows& rows, size_t tokens) const {
+  rows.q_latent.reserve(place(), tokens * heads_ * rank_ * dtype_bytes());
+  rows.q_pe.reserve(place(), tokens * heads_ * rope_ * dtype_bytes());
+  rows.latent_out.reserve(place(), tokens * heads_ * rank_ * conformance::dtype_bytes(spec_.problem.out_dtype));
+}
+
+bool MlaLayers::takes_as_replay(StepBatch& batch) {
+  replayed_ = graphs_ && batch.split().num_prefill_tokens == 0 && graphs_->takes(batch);
+  return replayed_;
+}
+
+void MlaLayers::replay(StepBatch& batch, AttentionTimer& timer) {
+  const uint32_t rows = graphs_->rows_for(batch.num_tokens());
+  timer.measure(Spent::kMetadata, [&] {
+    batch.pad_slots(rows);
+    graphs_->group().update(ANYATTN_PHASE_DECODE, batch.padded_batch(pool_group(), rows, graphs_->limits()), place().stream);
+  });
+  const DeviceGraph& graph = graphs_->graph(place(), rows, [&] {
+    for (uint32_t layer = 0; layer < spec_.num_layers; ++layer) {
+      store(graphs_->group(), batch, layer, rows);
+      decode(graphs_->group(), layer, rows);
+    }
+  });
+  timer.measure(Spent::kKernels, [&] { graph.launch(place().stream); });
 }
 
 // The decode rows' queries are drawn per part, since the latent part is a product; the prefill rows' as one.
 void MlaLayers::draw(const StepBatch& batch, uint32_t layer) {
   const auto& split = batch.split();
-  draw_rows(batch, 0, batch.num_tokens(), kLatentRow, layer, 1, rank_, kv_c_);
-  draw_rows(batch, 0, batch.num_tokens(), kRopeRow, layer, 1, rope_, k_pe_);
+  draw_rows(batch, 0, batch.num_tokens(), kLatentRow, layer, 1, rank_, rows(layer).kv_c);
+  draw_rows(batch, 0, batch.num_tokens(), kRopeRow, layer, 1, rope_, rows(layer).k_pe);
   if (split.num_decode_tokens > 0) absorb_queries(batch, layer);
   if (split.num_prefill_tokens > 0) {
     const size_t q_row = size_t{heads_} * (nope_ + rope_);
@@ -52,34 +91,34 @@ void MlaLayers::draw(const StepBatch& batch, uint32_t layer) {
 void MlaLayers::absorb_queries(const StepBatch& batch, uint32_t layer) {
   const uint32_t tokens = batch.split().num_decode_tokens;
   const size_t latent_row = size_t{heads_} * rank_;
+  Rows& to = rows(layer);
   q_nope_.reserve(place(), tokens * size_t{heads_} * nope_ * dtype_bytes());
-  q_pe_.reserve(place(), tokens * size_t{heads_} * rope_ * dtype_bytes());
-  q_latent_.reserve(place(), tokens * latent_row * dtype_bytes());
-  latent_out_.reserve(place(), tokens * latent_row * conformance::dtype_bytes(spec_.problem.out_dtype));
+  reserve_decode(to, tokens);
   draw_rows(batch, 0, tokens, kQueryNope, layer, q_amplitude_, size_t{heads_} * nope_, q_nope_);
-  draw_rows(batch, 0, tokens, kQueryRope, layer, q_amplitude_, size_t{heads_} * rope_, q_pe_);
+  draw_rows(batch, 0, tokens, kQueryRope, layer, q_amplitude_, size_t{heads_} * rope_, to.q_pe);
   place().runtime->parallel_for(tokens, 1, [&](uint64_t begin, uint64_t end, uint32_t) {
     std::vector<float> nope(size_t{heads_} * nope_), padded(rank_ + nope_), latent(latent_row);
     for (uint64_t t = begin; t < end; ++t) {
       load_row(q_nope_, t, nope.size(), nope.data());
       layers_[layer].keys.absorb(nope.data(), nope_, padded.data(), latent.data());
-      store_values(dtype(), latent.data(), latent_row, q_latent_.host() + t * latent_row * dtype_bytes());
+      store_values(dtype(), latent.data(), latent_row, to.q_latent.host() + t * latent_row * dtype_bytes());
     }
   });
-  q_latent_.upload(tokens * latent_row * dtype_bytes());
+  to.q_latent.upload(tokens * latent_row * dtype_bytes());
 }
 
 void MlaLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) {
-  timer.measure(Spent::kCacheUpdate, [&] { store(batch, layer); });
-  if (batch.split().num_decode_tokens > 0) timer.measure(Spent::kKernels, [&] { decode(batch, layer); });
+  timer.measure(Spent::kCacheUpdate, [&] { store(group_, batch, layer, batch.num_tokens()); });
+  if (const uint32_t tokens = batch.split().num_decode_tokens; tokens > 0)
+    timer.measure(Spent::kKernels, [&] { decode(group_, layer, tokens); });
   if (batch.split().num_prefill_tokens > 0) prefill(batch, layer, timer);
 }
 
-void MlaLayers::store(const StepBatch& batch, uint32_t layer) {
-  const auto tokens = int64_t{batch.num_tokens()};
-  const Tensor kv_c = place().tensor(kv_c_.device(), dtype(), {tokens, rank_});
-  const Tensor k_pe = place().tensor(k_pe_.device(), dtype(), {tokens, rope_});
-  const Tensor slots = place().tensor(batch.slots(pool_group()), ANYATTN_DTYPE_INT64, {tokens});
+void MlaLayers::store(Group& group, const StepBatch& batch, uint32_t layer, uint32_t num_tokens) {
+  const Rows& from = rows(layer);
+  const Tensor kv_c = place().tensor(from.kv_c.device(), dtype(), {num_tokens, rank_});
+  const Tensor k_pe = place().tensor(from.k_pe.device(), dtype(), {num_tokens, rope_});
+  const Tensor slots = place().tensor(batch.slots(pool_group()), ANYATTN_DTYPE_INT64, {num_tokens});
   anyattn_kv_cache_update_args args{};
   args.struct_size = ANYATTN_KV_CACHE_UPDATE_ARGS_SIZE;
   args.stream = place().stream;
@@ -87,14 +126,14 @@ void MlaLayers::store(const StepBatch& batch, uint32_t layer) {
   args.k_pe = k_pe;
   args.slot_mapping = slots;
   args.cache = &caches_[layer];
-  group_.kv_cache_update(args);
+  group.kv_cache_update(args);
 }
 
-void MlaLayers::decode(const StepBatch& batch, uint32_t layer) {
-  const auto tokens = int64_t{batch.split().num_decode_tokens};
-  const Tensor q_latent = place().tensor(q_latent_.device(), dtype(), {tokens, heads_, rank_});
-  const Tensor q_pe = place().tensor(q_pe_.device(), dtype(), {tokens, heads_, rope_});
-  const Tensor out = place().tensor(latent_out_.device(), spec_.problem.out_dtype, {tokens, heads_, rank_});
+void MlaLayers::decode(Group& group, uint32_t layer, uint32_t num_tokens) {
+  const Rows& of = rows(layer);
+  const Tensor q_latent = place().tensor(of.q_latent.device(), dtype(), {num_tokens, heads_, rank_});
+  const Tensor q_pe = place().tensor(of.q_pe.device(), dtype(), {num_tokens, heads_, rope_});
+  const Tensor out = place().tensor(of.latent_out.device(), spec_.problem.out_dtype, {num_tokens, heads_, rank_});
   anyattn_mqa_args args{};
   args.struct_size = ANYATTN_MQA_ARGS_SIZE;
   args.stream = place().stream;
@@ -104,7 +143,7 @@ void MlaLayers::decode(const StepBatch& batch, uint32_t layer) {
   args.q_pe = q_pe;
   args.cache = &caches_[layer];
   args.out = out;
-  group_.forward_mqa(args);
+  group.forward_mqa(args);
 }
 
 // New tokens among themselves, then each chunk of the cached context, then one merge. Expanding is the engine's and not timed.
@@ -120,7 +159,7 @@ void MlaLayers::prefill(const StepBatch& batch, uint32_t layer, AttentionTimer& 
   }
   uint32_t longest = 0;
   for (size_t r = split.num_decode_reqs; r < batch.rows().size(); ++r) longest = std::max(longest, batch.rows()[r].count);
-  expand(layer, kv_c_, split.num_decode_tokens, k_pe_, split.num_prefill_tokens);
+  expand(layer, shared_rows_.kv_c, split.num_decode_tokens, shared_rows_.k_pe, split.num_prefill_tokens);
   timer.measure(Spent::kKernels, [&] {
     attend_expanded(batch, split.num_prefill_tokens, batch.prefill_query_start_loc().device<int32_t>(), longest, true, 0);
   });

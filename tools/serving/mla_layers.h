@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers over a shared latent: decode absorbed (forward_mqa), prefill expanded and merged over context chunks (forward_mha).
-// Included by layer_kind. Does the engine's part of MLA: projections, chunk plan, merging.
+// Included by layer_kind. Does the engine's part of MLA: projections, chunk plan, merging. Steps that only decode run as replays
+// of captured graphs; launches of a prefill follow from its step.
 #pragma once
 
 #include <deque>
 
 #include "serving/layer_kind.h"
+#include "serving/step_graphs.h"
 #include "serving/up_projection.h"
 
 namespace anyattn::tools {
@@ -14,6 +16,9 @@ class MlaLayers final : public LayerKind {
  public:
   MlaLayers(const KindSpec& spec, const LayerOptions& options, Group group);
 
+  bool takes_as_replay(StepBatch& batch) override;
+  void replay(StepBatch& batch, AttentionTimer& timer) override;
+  size_t num_graphs() const override { return graphs_ ? graphs_->size() : 0; }
   void draw(const StepBatch& batch, uint32_t layer) override;
   void attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) override;
   RowCheck check(const StepBatch& batch, uint32_t layer, uint32_t token) override;
@@ -36,15 +41,23 @@ class MlaLayers final : public LayerKind {
     DeviceBuffer out;  // [prefill tokens, num_q_heads, v_head_dim]
     DeviceBuffer lse;  // [prefill tokens, num_q_heads] f32
   };
+  // A layer's new tokens, and its decode.
+  struct Rows {
+    DeviceBuffer kv_c, k_pe;                  // [tokens, rank], [tokens, rope]
+    DeviceBuffer q_latent, q_pe, latent_out;  // [tokens, heads, rank | rope | rank]
+  };
   struct Layer {
     UpProjection keys;    // W_UK
     UpProjection values;  // W_UV
   };
 
+  void make_graphs();
+  void reserve_decode(Rows& rows, size_t tokens) const;
+  Rows& rows(uint32_t layer) { return replayed_ ? rows_of_layer_[layer] : shared_rows_; }
   void absorb_queries(const StepBatch& batch, uint32_t layer);
   void plan_context(const StepBatch& batch);
-  void store(const StepBatch& batch, uint32_t layer);
-  void decode(const StepBatch& batch, uint32_t layer);
+  void store(Group& group, const StepBatch& batch, uint32_t layer, uint32_t num_tokens);
+  void decode(Group& group, uint32_t layer, uint32_t num_tokens);
   void prefill(const StepBatch& batch, uint32_t layer, AttentionTimer& timer);
   void gather(const StepBatch& batch, uint32_t layer, uint32_t chunk);
   void expand(uint32_t layer, const DeviceBuffer& kv_c, size_t first_row, const DeviceBuffer& k_pe, uint32_t num_rows);
@@ -61,12 +74,14 @@ class MlaLayers final : public LayerKind {
   uint32_t workspace_rows_;
   float q_amplitude_;
   std::vector<Layer> layers_;
-  DeviceBuffer kv_c_, k_pe_;                   // new tokens: [tokens, rank], [tokens, rope]
-  DeviceBuffer q_nope_;                        // decode, host only: [tokens, heads, nope]
-  DeviceBuffer q_latent_, q_pe_, latent_out_;  // decode: [tokens, heads, rank | rope | rank]
-  DeviceBuffer q_;                             // prefill: [tokens, heads, nope + rope]
-  DeviceBuffer context_kv_c_, context_k_pe_;   // one chunk as gathered
-  DeviceBuffer k_, v_;                         // expanded: [rows, heads, nope + rope | v]
+  Rows shared_rows_;                          // of the layer that is at work
+  DeviceBuffer q_nope_;                       // decode, host only: [tokens, heads, nope]
+  DeviceBuffer q_;                            // prefill: [tokens, heads, nope + rope]
+  DeviceBuffer context_kv_c_, context_k_pe_;  // one chunk as gathered
+  DeviceBuffer k_, v_;                        // expanded: [rows, heads, nope + rope | v]
+  std::unique_ptr<StepGraphs> graphs_;        // of decode steps; null: none
+  std::vector<Rows> rows_of_layer_;           // [layers], where there are graphs
+  bool replayed_ = false;                     // this step
   ContextPlan plan_;
   std::deque<Part> parts_;
 };

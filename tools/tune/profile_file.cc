@@ -4,14 +4,11 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <ctime>
-#include <fstream>
 
 #include "common/json_text.h"
 #include "common/runtime.h"
+#include "common/whole_file.h"
 
 namespace anyattn::tools {
 namespace {
@@ -49,16 +46,6 @@ ordered_json profile_head(const Runtime& runtime, const TuneOptions& options, co
   return head;
 }
 
-void write_profile(const std::string& file, const ordered_json& profile) {
-  const std::string beside = file + ".new";
-  std::ofstream out(beside, std::ios::binary);
-  out << profile.dump(2) << "\n";
-  out.close();
-  if (!out || std::rename(beside.c_str(), file.c_str()) != 0) {
-    const int why = errno;
-    std::remove(beside.c_str());
-    throw Failure(kExitFailed, fmt::format("{}: cannot be written: {}", file, std::strerror(why)));
-  }
-}
+void write_profile(const std::string& file, const ordered_json& profile) { write_whole(file, profile.dump(2) + "\n"); }
 
 }  // namespace anyattn::tools

@@ -8,6 +8,7 @@
 #include "anyattn/call_checks.hpp"
 #include "cuda_common/check.h"
 #include "cuda_common/tensor_map.h"
+#include "lacks.h"
 #include "params.h"
 #include "sm90/decode_kernel.cuh"
 #include "sm90/decode_plan.cuh"
@@ -40,11 +41,7 @@ int depth_of(const Lane& lane) {
 }
 
 int longest_query(const Device& device, const Problem& problem) {
-  const bool fits = device.arch_major == 9 && problem.kv_dtype == problem.dtype && problem.out_dtype == problem.dtype &&
-                    problem.head_size == problem.head_size_v && (problem.head_size == 64 || problem.head_size == 128) &&
-                    problem.block_size > 0 && problem.block_size % kChunk == 0 && problem.alibi == kAlibiNone &&
-                    problem.group() <= kMaxRows;
-  return fits ? std::max(1, kMaxRows / problem.group()) : 0;
+  return sm90_decode_lacks(device, problem) ? 0 : std::max(1, kMaxRows / problem.group());
 }
 
 // The lane's part of the persistent block.
@@ -184,6 +181,19 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
 }
 
 }  // namespace
+
+const char* sm90_decode_lacks(const Device& device, const Problem& problem) {
+  if (device.arch_major != 9) return "sm_90";
+  if (problem.kv_dtype != problem.dtype) return "a cache in the dtype of the query";
+  if (problem.out_dtype != problem.dtype) return "out in the dtype of the query";
+  if (problem.head_size != problem.head_size_v || (problem.head_size != 64 && problem.head_size != 128))
+    return "head sizes of 64 or 128, of values the same";
+  if (problem.block_size == 0) return "paged keys";
+  if (problem.block_size % sm90::kChunk != 0) return "block sizes in multiples of 16";
+  if (problem.alibi != kAlibiNone) return "scores without ALiBi";
+  if (problem.group() > sm90::kMaxRows) return "up to 16 query heads a kv head";
+  return nullptr;
+}
 
 constinit const Family kSm90Decode{"sm90_decode", longest_query, memory, prepare, update, forward};
 

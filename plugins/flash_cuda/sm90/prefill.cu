@@ -4,6 +4,7 @@
 
 #include "cuda_common/check.h"
 #include "cuda_common/tensor_map.h"
+#include "flash_cuda/lacks.h"
 #include "flash_cuda/params.h"
 #include "flash_cuda/sm90/prefill_instance.cuh"
 #include "flash_cuda/sm90/prefill_work.cuh"
@@ -30,28 +31,43 @@ constexpr Instance instance(int dtype) {
 #endif
 constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
 
-// The one decision: everything the launches need; instance null: not this family's problem.
+// The one decision: everything the launches need; instance null: not this family's problem, for what it lacks.
 struct Choice {
   const Instance* instance = nullptr;
   PrefillTile tile{};
   int pack = 1;  // query heads a token in a row tile
+  const char* lacks = nullptr;
 };
+
+const char* lacks_beside_tile(const Device& device, const Problem& problem) {
+  if (device.arch_major != 9 || device.arch_minor != 0) return "sm_90";
+  if (problem.kv_dtype != problem.dtype) return "a cache in the dtype of the query";
+  if (problem.out_dtype != problem.dtype) return "out in the dtype of the query";
+  if (problem.alibi != kAlibiNone) return "scores without ALiBi";
+  if (problem.head_size % 8 != 0 || problem.head_size_v % 8 != 0) return "head sizes in multiples of 8";
+  return nullptr;
+}
 
 Choice choose(const Device& device, const Problem& problem) {
   Choice choice;
-  if (device.arch_major != 9 || device.arch_minor != 0 || problem.kv_dtype != problem.dtype ||
-      problem.out_dtype != problem.dtype || problem.alibi != kAlibiNone || problem.head_size % 8 != 0 ||
-      problem.head_size_v % 8 != 0)
-    return choice;
+  choice.lacks = lacks_beside_tile(device, problem);
+  if (choice.lacks) return choice;
   for (const Instance& instance : kInstances) {  // smallest first
     const PrefillTile& tile = kPrefillTiles[instance.row];
     if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v)
       continue;
-    if (problem.block_size % tile.keys != 0 && (problem.block_size % 8 != 0 || tile.keys % problem.block_size != 0)) continue;
+    if (problem.block_size % tile.keys != 0 && (problem.block_size % 8 != 0 || tile.keys % problem.block_size != 0)) {
+      choice.lacks = "block sizes that divide its key tile in multiples of 8, or are multiples of it";
+      continue;
+    }
     choice.instance = &instance;
     choice.tile = tile;
     break;
   }
+  if (choice.instance)
+    choice.lacks = nullptr;
+  else if (!choice.lacks)
+    choice.lacks = "another pairing of head sizes";
   // The largest divisor of the group up to 16: at most 15 of 128 rows stay empty, and a single token fills up to 16.
   for (int pack = 1; pack <= 16; pack++) {
     if (problem.group() % pack == 0) choice.pack = pack;
@@ -155,6 +171,8 @@ void forward(const Lane& lane, const Forward& call, void* stream) {
 }
 
 }  // namespace
+
+const char* sm90_prefill_lacks(const Device& device, const Problem& problem) { return choose(device, problem).lacks; }
 
 const Family kSm90Prefill{"sm90_prefill", longest_query, memory, prepare, update, forward};
 

@@ -131,6 +131,7 @@ PlainData make_plain_data(const Case& c, const std::string& model_file) {
   const size_t q_row = static_cast<size_t>(c.num_q_heads) * static_cast<size_t>(c.head_size);
   data.q.resize(static_cast<size_t>(data.num_tokens) * q_row, kNan);
   round_all(c.dtype, &data.q);
+  data.q = q_values_of(c, std::move(data.q));
   round_all(c.dtype, &data.k);
   round_all(c.dtype, &data.v);
   if (c.kind == Kind::kPaged) {
@@ -194,7 +195,8 @@ Reference plain_reference(const Case& c, const PlainData& data, uint32_t rank) {
       const auto row = static_cast<size_t>(data.query_start_loc[r] + i);
       if (rules.sparse)
         rules.sparse_indices = {data.sparse.data() + row * static_cast<size_t>(c.top_k), static_cast<size_t>(c.top_k)};
-      attend_row(data.shape, rules, key_len - query_len + i, num_keys, data.q.data() + row * q_row, keys, c.dtype, &reference);
+      attend_row(data.shape, rules, key_len - query_len + i, num_keys, data.q.data() + row * q_row, keys, q_dtype_of(c),
+                 &reference);
     }
   }
   for (int i = 0; i < c.pad_rows; ++i) append_empty_row(data.shape, &reference);

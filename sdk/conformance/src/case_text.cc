@@ -206,6 +206,9 @@ const Field kFields[] = {
     {"out_scale", "out holds float8_e4m3fn codes of value / out_scale",
      [](Case& c, std::string_view t) { c.out_scale = number<float>(t); },
      [](const Case& c) { return c.out_scale > 0 ? text_of(c.out_scale) : std::string(); }, nullptr},
+    {"q_scale", "q holds float8_e4m3fn codes of value / q_scale",
+     [](Case& c, std::string_view t) { c.q_scale = number<float>(t); },
+     [](const Case& c) { return c.q_scale > 0 ? text_of(c.q_scale) : std::string(); }, nullptr},
     {"mode", "of the metadata: fast or graph", [](Case& c, std::string_view t) { c.mode = word_value(kModes, t, "mode"); },
      [](const Case& c) { return word_text(kModes, c.mode); }, nullptr},
     ANYATTN_FLAG_FIELD("again", again, "the same call three times, bitwise equal"),
@@ -273,6 +276,8 @@ void check(const Case& c) {
   if (c.out_scale != 0 && (!(c.out_scale > 0) || c.out_dtype != 0)) fail("out_scale= wants a value above 0, and no out=");
   if (c.out_scale != 0 && (c.cp_world_size > 0 || (c.kind != Kind::kPaged && c.kind != Kind::kRagged)))
     fail("out_scale= goes with paged or ragged cases whose keys are not sharded");
+  if (c.q_scale != 0 && (!(c.q_scale > 0) || c.kind != Kind::kPaged || c.out_scale != 0))
+    fail("q_scale= wants a value above 0, and goes with paged cases without out_scale=");
   if (!c.kv_scales.empty() && c.kv_scales.size() != 2) fail("scales= wants k:v");
   if (c.head_scales && c.kv_scales.empty()) fail("head_scales wants scales=k:v");
   if (!c.format.empty() && !find_cache_format(c.format)) {

@@ -30,6 +30,8 @@ constexpr Line kLines[] = {
     {"feature/kv_scales_per_head", "paged q=4 kv=2 d=64 lens=3/9 seed=622 scales=0.01:0.02 head_scales format=fp8_e4m3",
      Dtypes::kAll},
     {"feature/out_scale", "paged q=2 kv=1 d=64 lens=3/7 seed=623 out_scale=0.01", Dtypes::kAll},
+    {"feature/quantised_query", "paged q=2 kv=1 d=64 lens=3/9 seed=624 q_scale=0.02 scales=0.01:0.02 format=fp8_e4m3",
+     Dtypes::kHalves},
     {"feature/kv_transfer", "paged q=2 kv=1 d=64 lens=3/9 seed=620 kv_transfer", Dtypes::kAll},
     {"feature/graph/never", "paged q=2 kv=1 d=64 lens=1/9 seed=621 graph=0", Dtypes::kAll},
     {"feature/mla", "mla_decode q=2 lora=512 nope=128 rope=64 vdim=128 lens=1/9 seed=618", Dtypes::kAll},

@@ -67,6 +67,9 @@ constexpr Line kLines[] = {
      Dtypes::kAll, "0.01|0.0002"},  // the second saturates
     {"meaning/out_scale_of_@_columns", "ragged q=4 kv=4 d=32 dv=@ lens=9/9,33/70 seed=733 out_scale=0.02", Dtypes::kHalves,
      "30|37"},
+    {"meaning/quantised_query_@",
+     "paged q=4 kv=2 d=128 lens=5/37,1/300,0/0,70/141 pad_rows=2 seed=734 lse=natural q_scale=0.01 format=fp8_e4m3 @",
+     Dtypes::kHalves, "|scales=0.01:0.02 head_scales|window=100 sinks=1,-2|noncausal cap=3 gain=4|bs=128 dv=64 poisons"},
     {"meaning/metadata_mode_@", "paged q=4 kv=2 d=64 lens=1/37,1/50,1/600 seed=729 lse=natural mode=@", Dtypes::kAll,
      "fast|graph"},
     {"meaning/same_bits_again", "paged q=8 kv=2 d=64 lens=1/900,33/300,1/7 seed=731 lse=natural again", Dtypes::kAll},

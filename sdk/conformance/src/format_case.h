@@ -13,6 +13,12 @@ namespace anyattn::conformance {
 // Throws CaseError where the kit does not know the name.
 const CacheFormat& format_of(const Case& c);
 
+// [1] or, with head_scales, [num_kv_heads].
+std::vector<float> q_scales_of(const Case& c);
+// q [any, num_q_heads, head_size] as float8_e4m3fn codes, and what these stand for; as it is without q_scale.
+std::vector<float> q_codes_of(const Case& c, std::vector<float> q);
+std::vector<float> q_values_of(const Case& c, std::vector<float> q);
+
 // [1] or, with head_scales, [num_kv_heads]; empty where the case has no scales.
 std::vector<float> k_scales_of(const Case& c);
 std::vector<float> v_scales_of(const Case& c);

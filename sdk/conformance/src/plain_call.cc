@@ -78,10 +78,10 @@ Outputs PlainCall::run() {
     session_.update(batch_.get());
   }
   const int64_t gap = c_.fused ? (int64_t{c_.num_kv_heads} * (data_.shape.head_size + data_.shape.head_size_v) + 7) / 8 * 8 : 0;
-  Tensor q("q", c_.dtype, data_.num_tokens, {c_.num_q_heads, c_.head_size}, gap);
+  Tensor q("q", q_dtype_of(c_), data_.num_tokens, {c_.num_q_heads, c_.head_size}, gap);
   Tensor out("out", out_dtype_of(c_), data_.num_tokens, {c_.num_q_heads, data_.shape.head_size_v}, c_.fused ? 8 : 0);
-  Tensor lse, sinks, slopes, sparse, k_scale, v_scale, out_scale;
-  q.write(data_.q);
+  Tensor lse, sinks, slopes, sparse, q_scale, k_scale, v_scale, out_scale;
+  q.write(q_codes_of(c_, data_.q));
   anyattn_forward_args args{};
   args.struct_size = ANYATTN_FORWARD_ARGS_SIZE;
   args.lse_base = base_of(c_);
@@ -100,6 +100,7 @@ Outputs PlainCall::run() {
     args.sparse_indices = sparse.view();
   }
   set_scales(&k_scale, &v_scale, &args.k_scale, &args.v_scale);
+  if (c_.q_scale > 0) args.q_scale = vector_of("q_scale", q_scales_of(c_), &q_scale);
   if (c_.out_scale > 0) args.out_scale = vector_of("out_scale", {c_.out_scale}, &out_scale);
   if (cache_) args.cache = cache_->view();
   args.k = k_.view();

@@ -76,6 +76,7 @@ uint64_t features_of(const Case& c, uint32_t rank) {
   add(c.invariant, ANYATTN_FEATURE_BATCH_INVARIANT);
   add(!c.kv_scales.empty(), c.head_scales ? ANYATTN_FEATURE_KV_SCALES_PER_HEAD : ANYATTN_FEATURE_KV_SCALES);
   add(c.out_scale > 0, ANYATTN_FEATURE_OUT_SCALE);
+  add(c.q_scale > 0, ANYATTN_FEATURE_QUANTISED_QUERY);
   add(is_mla(c), ANYATTN_FEATURE_MLA);
   add(c.kv_transfer, ANYATTN_FEATURE_KV_TRANSFER);
   add(c.graph_level >= 0, ANYATTN_FEATURE_GRAPH);
@@ -95,7 +96,7 @@ Problem::Problem(const Case& c, uint32_t rank) : kv_cache_dtype_(format_of(c).na
   problem_.num_kv_heads = static_cast<uint32_t>(c.num_kv_heads);
   problem_.head_size = static_cast<uint32_t>(c.head_size);
   problem_.head_size_v = static_cast<uint32_t>(c.head_size_v > 0 ? c.head_size_v : c.head_size);
-  problem_.q_dtype = c.dtype;
+  problem_.q_dtype = q_dtype_of(c);
   problem_.out_dtype = out_dtype_of(c);
   problem_.graph_level = static_cast<uint32_t>(std::max(c.graph_level, 0));
   problem_.block_size = ragged ? 0 : static_cast<uint32_t>(c.block_size);

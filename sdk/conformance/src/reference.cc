@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anyattn/conformance/cache_format.h"
 #include "anyattn/conformance/vector_widths.h"
 
 namespace anyattn::conformance {
@@ -97,6 +98,17 @@ void score(const HeadShape& shape, const float* q, const KeyReader& reader, Row*
     for (size_t lane = 0; lane < count; ++lane) reader.key(row->keys[first + lane], block.data() + lane * row_size);
     score_block(shape, q, block, count, first, row);
   }
+}
+
+constexpr uint32_t kCodes = ANYATTN_DTYPE_FLOAT8_E4M3FN;
+
+// Probabilities as codes, the largest at 2^8: where the type still has its full precision for those 2^14 times smaller.
+void round_to_codes(std::span<float> probabilities) {
+  float top = 0.0f;
+  for (float value : probabilities) top = std::max(top, value);
+  if (!(top > 0.0f)) return;
+  const float scale = 256.0f / top;
+  for (float& value : probabilities) value = float_of_float8(kCodes, float8_of(kCodes, value * scale)) / scale;
 }
 
 // Scale, cap and bias: dot products become scores. The naive ones are rounded once, as they enter the softmax.
@@ -216,11 +228,13 @@ void attend_row(const HeadShape& shape, const RowRules& rules, int64_t position,
     const std::span<double> exact(row.exact.data() + h * count, count);
     const std::span<float> naive(row.naive.data() + h * count, count);
     const float* sink = rules.sinks.empty() ? nullptr : &rules.sinks[h];
-    finish_scores(rules, position, static_cast<int>(h), q_dtype, exact, naive, row);
+    finish_scores(rules, position, static_cast<int>(h), q_dtype == kCodes ? ANYATTN_DTYPE_BFLOAT16 : q_dtype, exact, naive,
+                  row);
     for (double value : exact) into->max_score = std::max(into->max_score, std::fabs(value));
     if (sink) into->max_score = std::max(into->max_score, std::fabs(static_cast<double>(*sink)));
     into->exact_lse[lse_at + h] = softmax(exact, sink);
     into->naive_lse[lse_at + h] = softmax(naive, sink);
+    if (q_dtype == kCodes) round_to_codes(naive);
     for (float& value : naive) value = rounded(q_dtype, value);
   }
   std::vector<float> naive_out(heads * static_cast<size_t>(shape.head_size_v), 0.0f);

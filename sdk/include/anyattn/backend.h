@@ -70,8 +70,10 @@ typedef struct anyattn_support_report {
   uint32_t lse_bases;          /* ANYATTN_LSE_* bits; 0 without the LSE feature                                  */
   uint32_t needs_host_lengths; /* 1: metadata_update reads the host copies                                       */
   double cost_hint;            /* ns for one decode row of 1,024 keys; 0 = no estimate; a hint, never a promise  */
+  char kernels[256];           /* for people: which of the backend's kernels calls would run and what keeps better ones out;
+                                * ends with NUL, cut where longer; empty: nothing to choose */
 } anyattn_support_report;
-#define ANYATTN_SUPPORT_REPORT_SIZE ANYATTN_END_OFFSET(anyattn_support_report, cost_hint)
+#define ANYATTN_SUPPORT_REPORT_SIZE ANYATTN_END_OFFSET(anyattn_support_report, kernels)
 
 /* ---- memory --------------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,7 @@ enum class Mutation {
   kCreatesWhatItRefuses,  // problems with a window
   kRefusesWindows,        // for the must-pass list
   kOutScaleUpsideDown,    // multiplies by out_scale
+  kQScaleForgotten,       // takes codes of q for values
   kWrongOffTheGrid,       // head sizes that no table of cases has: 4 more than a multiple of 8
   kAllocates,             // in forward, and gives it back
   kOtherBitsAgain,        // each call adds a little to the first element
@@ -51,6 +52,7 @@ struct MutationName {
 };
 inline constexpr MutationName kChosenByOption[] = {
     {"out_scale_upside_down", Mutation::kOutScaleUpsideDown},
+    {"q_scale_forgotten", Mutation::kQScaleForgotten},
     {"wrong_off_the_grid", Mutation::kWrongOffTheGrid},
     {"allocates", Mutation::kAllocates},
     {"other_bits_again", Mutation::kOtherBitsAgain},

@@ -27,6 +27,7 @@ uint64_t known_features() {
                          ANYATTN_FEATURE_CP_PREFILL,
                          ANYATTN_FEATURE_LSE,
                          ANYATTN_FEATURE_BATCH_INVARIANT,
+                         ANYATTN_FEATURE_QUANTISED_QUERY,
                          ANYATTN_FEATURE_KV_SCALES,
                          ANYATTN_FEATURE_KV_SCALES_PER_HEAD,
                          ANYATTN_FEATURE_OUT_SCALE,
@@ -122,11 +123,11 @@ void NaiveAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   const auto slots =
       anyattn::view<1>(args.slot_mapping, {.name = "slot_mapping", .dtype = ANYATTN_DTYPE_INT64, .shape = {kAnySize}});
   const auto heads = static_cast<int64_t>(problem_.num_kv_heads);
+  const uint32_t new_kv_dtype = has(problem_, ANYATTN_FEATURE_QUANTISED_QUERY) ? problem_.out_dtype : problem_.q_dtype;
   const auto write = [&](const anyattn_tensor& from, const anyattn_plane& plane, const anyattn_plane& scales, const char* name,
                          const anyattn_tensor& of_call) {
     const auto rows = anyattn::view<3>(
-        from,
-        {.name = name, .dtype = problem_.q_dtype, .shape = {slots.shape[0], heads, plane.dims[3]}, .rows_at_least = true});
+        from, {.name = name, .dtype = new_kv_dtype, .shape = {slots.shape[0], heads, plane.dims[3]}, .rows_at_least = true});
     for (int64_t t = 0; t < slots.shape[0]; ++t) {
       const int64_t slot = *reinterpret_cast<const int64_t*>(slots.at(t));
       if (slot < 0) continue;
@@ -160,7 +161,7 @@ struct NaiveAttn::Call {
   RawView<3> q, out, k, v;
   RawView<2> lse, sparse;
   RawView<1> sinks, slopes;
-  anyattn_tensor k_scale, v_scale;  // absent: 1
+  anyattn_tensor q_scale, k_scale, v_scale;  // absent: 1
   float out_scale = 1.0f;
 };
 
@@ -183,6 +184,7 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
             .sparse = {},
             .sinks = {},
             .slopes = {},
+            .q_scale = {},
             .k_scale = {},
             .v_scale = {}};
   call.q = anyattn::view<3>(args.q, {.name = "q", .dtype = dtype, .shape = {tokens, heads, depth}, .rows_at_least = true});
@@ -206,6 +208,8 @@ void NaiveAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
     call.k_scale = args.k_scale;
     call.v_scale = mutated(Mutation::kScaleOfKForV) ? args.k_scale : args.v_scale;
   }
+  if (has(problem_, ANYATTN_FEATURE_QUANTISED_QUERY) && knows_all && !mutated(Mutation::kQScaleForgotten))
+    call.q_scale = args.q_scale;
   if (has(problem_, ANYATTN_FEATURE_OUT_SCALE) && knows_all) call.out_scale = scale_of(args.out_scale, 0);
   if (mutated(Mutation::kLogsOnTheHotPath)) host_.log(ANYATTN_LOG_INFO, "forward");
   if (mutated(Mutation::kCrashes)) __builtin_trap();
@@ -243,14 +247,15 @@ void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scor
   float q[kMaxHeadSize], k[kMaxHeadSize], out[kMaxHeadSize] = {};
   float lse = -kInfinity;
   const int64_t kv_head = head / (problem_.num_q_heads / problem_.num_kv_heads);
-  const float k_scale = scale_of(call.k_scale, kv_head), v_scale = scale_of(call.v_scale, kv_head);
+  const float q_scale = scale_of(call.q_scale, kv_head), k_scale = scale_of(call.k_scale, kv_head),
+              v_scale = scale_of(call.v_scale, kv_head);
   if (request < batch.num_reqs) {
     int64_t group = head / (problem_.num_q_heads / problem_.num_kv_heads);
     const int64_t seq_len = batch.seq_lens[request], keys = local_keys(seq_len);
     const int64_t position = seq_len - batch.query_start_loc[request + 1] + row;
     const int64_t block_size = problem_.block_size;
     if (mutated(Mutation::kHeadGroup) && problem_.num_kv_heads > 1 && group == problem_.num_kv_heads - 1) --group;
-    load_row(call.q.dtype, call.q.at(row, head), anyattn::dtype_bytes(call.q.dtype), depth, q);
+    for (int64_t d = 0; d < depth; ++d) q[d] = load_stored(call.q.dtype, call.q.at(row, head, d));
     const auto read = [&](int64_t key, const RawView<3>& ragged, const anyattn_plane& plane, const anyattn_plane& scales,
                           int64_t count, float* into) {
       if (ragged) {
@@ -273,7 +278,7 @@ void NaiveAttn::one_row(const Call& call, int64_t row, int64_t head, float* scor
       read(key, call.k, k_, k_scale_, depth, k);
       float sum = 0.0f;
       for (int64_t d = 0; d < depth; ++d) sum += q[d] * k[d];
-      float value = sum * static_cast<float>(call.args.softmax_scale) * k_scale;
+      float value = sum * static_cast<float>(call.args.softmax_scale) * q_scale * k_scale;
       if (has(problem_, ANYATTN_FEATURE_SOFT_CAP) && !mutated(Mutation::kAnnouncesAll)) value = cap * std::tanh(value / cap);
       return value + (call.slopes ? bias(load(ANYATTN_DTYPE_FLOAT32, call.slopes.at(head)), position, key_position) : 0.0f);
     };

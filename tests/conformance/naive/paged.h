@@ -29,8 +29,10 @@ inline uint64_t bits(std::initializer_list<uint32_t> features) {
 
 inline void refuse_common(const anyattn_problem& p, anyattn::Reasons& reasons) {
   const std::string dtype = anyattn::dtype_name(p.q_dtype);
-  if (anyattn::dtype_of_float_name(dtype) == ANYATTN_DTYPE_NONE) {
-    reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype, "float32, float16, bfloat16");
+  const bool q_codes = has(p, ANYATTN_FEATURE_QUANTISED_QUERY);
+  if (q_codes ? p.q_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN : anyattn::dtype_of_float_name(dtype) == ANYATTN_DTYPE_NONE) {
+    reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype,
+                q_codes ? "float8_e4m3fn with quantised_query" : "float32, float16, bfloat16");
   }
   const std::string out_dtype = anyattn::dtype_name(p.out_dtype);
   const bool codes = has(p, ANYATTN_FEATURE_OUT_SCALE);

@@ -1,38 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // QUEUED_ATTN: the naive backend behind the pretended device's streams, every graph level reached. Option `frozen: yes` keeps the
 // batch that a capture saw, as a backend would that reads lengths on the host: a test must catch it.
-#include <array>
-#include <deque>
-#include <memory>
-
 #include "anyattn/plugin.hpp"
+#include "kept.h"
 #include "naive/naive_attn.h"
-#include "queue.h"
+#include "queued_mla.h"
 
 namespace pretend {
 
 extern const anyattn_device_provider kProvider;
-
-// Arguments that outlive the call: tensors with shapes of their own, and the cache.
-template <class Args>
-struct Kept {
-  explicit Kept(const Args& given) : args(given) {
-    if (given.cache) cache = *given.cache;
-    args.cache = given.cache ? &cache : nullptr;
-  }
-  Kept(const Kept&) = delete;
-  void own(anyattn_tensor& tensor) {
-    for (int64_t** list : {&tensor.shape, &tensor.strides}) {
-      if (!*list) continue;
-      auto& copy = lists.emplace_back();
-      std::copy_n(*list, tensor.ndim, copy.begin());
-      *list = copy.data();
-    }
-  }
-  Args args;
-  anyattn_cache cache{};
-  std::deque<std::array<int64_t, 4>> lists;
-};
 
 class QueuedAttn : public naive::NaiveAttn {
  public:
@@ -87,5 +63,6 @@ extern "C" int32_t anyattn_plugin_entry_v0(uint32_t host_min, uint32_t host_max,
   static constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "frozen", "no", "yes | no"}};
   static constexpr anyattn::PluginInfo info{
       "org.anyattn.pretend", "AnyAttn tests", "1.0.0", "Apache-2.0", kOptions, 1, kProviders, 1};
-  return anyattn::PluginTable<info, pretend::QueuedAttn, pretend::TwiceAttn>::enter(host_min, host_max, plugin, error);
+  return anyattn::PluginTable<info, pretend::QueuedAttn, pretend::TwiceAttn, pretend::QueuedMla>::enter(host_min, host_max,
+                                                                                                        plugin, error);
 }

@@ -110,8 +110,8 @@ TEST_CASE("under_a_selection_lock_nobody_takes_over") {
   const ConfigFile written({{"good", kFails}, {"noop", ""}});
   const anyattn::Problem problem = fake::small_problem();
   const std::string lock_file = written.path() + ".lock.json";
-  std::ofstream(lock_file) << json{
-      {"lock", 1}, {"selections", {json::parse(fake::open_runtime(written).explain(problem.view()))["lock"]}}};
+  std::ofstream(lock_file) << json{{"lock", 1},
+                                   {"selections", {json::parse(fake::open_runtime(written).explain(problem.view()))["lock"]}}};
   const ConfigFile config({{"good", kFails}, {"noop", ""}}, "selection: {lock: " + lock_file + "}\n");
   const Runtime runtime = fake::open_runtime(config);
   fake::LibrarySteps steps(runtime, "");
@@ -120,7 +120,8 @@ TEST_CASE("under_a_selection_lock_nobody_takes_over") {
   CHECK(steps.fresh_step(2) == ANYATTN_UNSUPPORTED);
   const std::string text = steps.last_text();
   INFO(text);
-  for (const char* part : {"failed 4 calls in a row", "nobody takes over", "selection.lock", ".lock.json allows no other backend"})
+  for (const char* part :
+       {"failed 4 calls in a row", "nobody takes over", "selection.lock", ".lock.json allows no other backend"})
     CHECK(contains(text, part));
   CHECK(steps.backend() == failing);
   CHECK(row(runtime, failing)["quarantined"].is_null());

@@ -196,6 +196,14 @@ TEST_CASE("backend_reads_older_structs_as_zero_behind_their_end_and_fills_what_f
   CHECK(report.struct_size == ANYATTN_END_OFFSET(anyattn_support_report, lse_bases));
 }
 
+TEST_CASE("report_kernels_are_cut_where_they_are_longer") {
+  anyattn_support_report report{};
+  anyattn::say_kernels("avx2", report);
+  CHECK(std::string(report.kernels) == "avx2");
+  anyattn::say_kernels(std::string(300, 'k'), report);
+  CHECK(std::string(report.kernels) == std::string(sizeof report.kernels - 1, 'k'));
+}
+
 TEST_CASE("backend_reasons_go_to_the_sink_in_full_and_a_null_sink_still_counts") {
   World world;
   world.problem.head_size = 63;

@@ -2,6 +2,7 @@
 // Backends whose answer contradicts itself: failed with the contradiction, never chosen, never a crash.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <stdexcept>
@@ -122,6 +123,14 @@ TEST_CASE("a_yes_with_reasons_against_it_is_a_failure") {
   const Decision decision = world.select(Problem());
   CHECK(decision.error == Error::kNobody);
   CHECK(decision.text.find("takes the problem and gives reasons against it: num_q_heads 8") != std::string::npos);
+}
+
+TEST_CASE("a_text_of_kernels_without_an_end_is_cut") {
+  World world;
+  FakePlugin plugin = plain_plugin("org.long", "LONG");
+  plugin.behaviour->touch_report = [](const anyattn_problem&, Report& r) { std::fill_n(r.kernels, sizeof r.kernels, 'k'); };
+  world.add({plugin});
+  CHECK(std::string(world.select(Problem()).decode().report.kernels) == std::string(sizeof(Report::kernels) - 1, 'k'));
 }
 
 TEST_CASE("a_backend_that_contradicts_itself_does_not_stop_the_next") {

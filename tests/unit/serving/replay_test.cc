@@ -176,6 +176,19 @@ TEST_CASE("replay_on_a_device_with_graphs_runs_small_steps_as_replays") {
   CHECK(eager.captured_graphs == 0);
 }
 
+TEST_CASE("replay_on_a_device_with_graphs_replays_mla_steps_that_only_decode") {
+  ReplayOptions options = options_of("tiny/mla");
+  options.device = "cuda:0";
+  const RunReport report = serve(options, small_trace(), runtime_of_pretended(false));
+  CAPTURE(report.checks.first_failure);
+  check_good(report);
+  CHECK(report.kinds[0].backend == "QUEUED_MLA");
+  CHECK(report.replayed_steps > 0);
+  CHECK(report.replayed_steps < report.step_ms.size());  // those with a prefill are not
+  CHECK(report.captured_graphs > 0);
+  CHECK(report.captured_graphs <= 4);  // 1, 2, 4 and 6 rows
+}
+
 TEST_CASE("replay_catches_a_backend_that_keeps_what_a_capture_saw") {
   ReplayOptions options = options_of("tiny/full");
   options.device = "cuda:0";

@@ -80,6 +80,11 @@ class ReasonText {
   anyattn_reason_sink sink_{ANYATTN_REASON_SINK_SIZE, 0, &text_, add};
 };
 
+// report.kernels: which kernels calls would run, for people.
+inline void say_kernels(std::string_view kernels, anyattn_support_report& report) {
+  report.kernels[kernels.copy(report.kernels, sizeof report.kernels - 1)] = 0;
+}
+
 // Names every wanted feature outside `allowed` (bits of word 0): unknown bits as such, known ones as not done here.
 inline void refuse_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons) {
   for (uint32_t bit = 0; bit < problem.num_feature_words * 64u; ++bit) {

@@ -65,6 +65,7 @@ struct Case {
   uint32_t dtype = ANYATTN_DTYPE_FLOAT32;
   uint32_t out_dtype = 0;  // out=; 0 = dtype
   float out_scale = 0;     // out_scale=: out holds float8_e4m3fn codes of value / out_scale; 0 = floats
+  float q_scale = 0;       // q_scale=: q holds float8_e4m3fn codes of value / q_scale; 0 = floats
   std::string format;      // format= of the cache, a kv_cache_dtype; empty = the dtype's own
 
   int num_q_heads = 1;            // q=
@@ -100,7 +101,7 @@ struct Case {
   uint32_t lse_base = 0;         // lse=natural|base2; 0 = not asked
   bool invariant = false;        // invariant: alone and in company, bitwise
   std::vector<float> kv_scales;  // scales=k:v
-  bool head_scales = false;      // head_scales: kv head h takes h + 1 times the scales
+  bool head_scales = false;      // head_scales: kv head h takes h + 1 times the scales, q_scale too
   bool kv_transfer = false;      // kv_transfer: blocks are read by another process
   int graph_level = -1;          // graph=level asked for; -1 = the feature is not set
 
@@ -135,6 +136,8 @@ struct Case {
 inline uint32_t out_dtype_of(const Case& c) {
   return c.out_scale > 0 ? ANYATTN_DTYPE_FLOAT8_E4M3FN : c.out_dtype ? c.out_dtype : c.dtype;
 }
+
+inline uint32_t q_dtype_of(const Case& c) { return c.q_scale > 0 ? ANYATTN_DTYPE_FLOAT8_E4M3FN : c.dtype; }
 
 // The text is no case: says which word, what is allowed.
 struct CaseError : std::runtime_error {

@@ -80,7 +80,8 @@ struct Reference {
 //   position   of the row in its request: seq_len - query_len + i; may be negative (more rows than keys)
 //   num_keys   local keys of the request: seq_len, or shard_length() of it
 //   q          [num_q_heads, head_size], stored values
-//   q_dtype    what the naive computation rounds scores and probabilities to; its sums are float32
+//   q_dtype    what the naive computation rounds scores and probabilities to; its sums are float32. float8_e4m3fn: scores to
+//              bfloat16, probabilities to codes with a row's largest at 2^8
 // The reader is called once for each visible key and once for its value; sums run over 16 keys at a time.
 // value.
 void attend_row(const HeadShape& shape, const RowRules& rules, int64_t position, int64_t num_keys, const float* q,

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A configuration with changes of a verb's own, written to a file that goes with this object. Included by verbs that want another
+// option or provider than the user's file names. What is not changed means what it meant there.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/options.h"
+
+namespace anyattn::tools {
+
+class ChangedConfig {
+ public:
+  // Reads the configuration that `options` name. Throws Failure where it is wrong.
+  explicit ChangedConfig(const CommonOptions& options);
+  ~ChangedConfig();
+  ChangedConfig(const ChangedConfig&) = delete;
+  ChangedConfig& operator=(const ChangedConfig&) = delete;
+
+  // A value by its path: "selection.lock", "null"; `yaml` as it stands in a file.
+  void set(const std::string& path, const std::string& yaml);
+  // A key of plugins.entries of this plugin, which gets an entry where it has none: "options.cache", a text; "file".
+  void set_entry(const std::string& plugin_id, const std::string& key, const std::string& text);
+
+  // The options with the file in place of the user's. Throws Failure where no file can be written.
+  CommonOptions write();
+
+ private:
+  CommonOptions options_;
+  std::string folder_;
+  std::vector<std::pair<std::string, std::string>> values_;  // path, YAML; in the order of the file
+};
+
+}  // namespace anyattn::tools
