@@ -60,15 +60,18 @@ struct Deal {
       : works(uniform(args.header->count)), heads(args.heads), section_heads(uniform(args.header->section_heads)) {
     rounds = (works * section_heads + gridDim.x - 1) / gridDim.x;
   }
-  // False once all are dealt; else the index of a work, or -1 for nothing, and a head.
-  __device__ __forceinline__ bool next(int& work, int& head) {
-    if (works == 0 || first_head >= heads) return false;
-    const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-    const int at = round % rounds * gridDim.x + place;
-    head = first_head + at % section_heads;
-    work = at / section_heads < works && head < heads ? at / section_heads : -1;
-    if (++round % rounds == 0) first_head += section_heads;
-    return true;
+  // The next work of this block that sees a key or has rows to clear; false once all are dealt.
+  __device__ __forceinline__ bool next(const PrefillHeader* header, PrefillWork& work, int& head) {
+    while (works > 0 && first_head < heads) {
+      const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+      const int at = round % rounds * gridDim.x + place, index = at / section_heads;
+      head = first_head + at % section_heads;
+      if (++round % rounds == 0) first_head += section_heads;
+      if (index >= works || head >= heads) continue;
+      work = uniform(reinterpret_cast<const PrefillWork*>(header + 1)[index]);
+      return true;
+    }
+    return false;
   }
 };
 
@@ -96,14 +99,21 @@ struct Band {
   __device__ __forceinline__ void apply(float (&s)[kKeys / 2], int tile) const {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      const int first = low[r] - tile * kKeys, last = high[r] - tile * kKeys;
+      const int last = high[r] - tile * kKeys;
 #pragma unroll
-      for (int j = 0; j < kKeys / 8; j++) {
+      for (int i = 0; i < kKeys / 4; i++) {
+        float& x = s[i / 2 * 4 + 2 * r + i % 2];
+        x = i / 2 * 8 + i % 2 <= last ? x : cuda::kMinusInfinity;
+      }
+    }
+    if (tile * kKeys >= tile_low_max) return;
 #pragma unroll
-        for (int e = 0; e < 2; e++) {
-          float& x = s[4 * j + 2 * r + e];
-          x = 8 * j + e >= first && 8 * j + e <= last ? x : cuda::kMinusInfinity;
-        }
+    for (int r = 0; r < 2; r++) {
+      const int first = low[r] - tile * kKeys;
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; i++) {
+        float& x = s[i / 2 * 4 + 2 * r + i % 2];
+        x = i / 2 * 8 + i % 2 >= first ? x : cuda::kMinusInfinity;
       }
     }
   }
@@ -112,16 +122,14 @@ struct Band {
 template <PrefillTile kTile>
 __device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const PrefillMaps& maps, const PrefillArgs& args) {
   const int lane = threadIdx.x % 32;
-  const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
   const int32_t* table = args.block_size ? args.kept->block_table : nullptr;
   const int64_t table_stride = args.kept->table_stride;
   const int boxes = kTile.keys / args.box_rows;
   TileCount<kTile.stages> k_tile, v_tile;
   uint32_t q_phase = 0;
   Deal deal(args);
-  for (int index, head; deal.next(index, head);) {
-    if (index < 0) continue;
-    const PrefillWork work = uniform(works[index]);
+  PrefillWork work;
+  for (int head; deal.next(args.header, work, head);) {
     const int kv_head = head / args.kv_ratio;
     if (work.first_tile == work.end_tile) continue;
     const int low = work.position - args.window_left;
@@ -280,17 +288,19 @@ struct PrefillConsumer {
   }
 
   __device__ __forceinline__ void run() {
-    const auto* works = reinterpret_cast<const PrefillWork*>(args.header + 1);
     const int lane = threadIdx.x % 32, quad = lane % 4;
     const int row = group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // and row + 8
     const int token[2] = {row / args.pack, (row + 8) / args.pack};
+    const int pack_head[2] = {row % args.pack, (row + 8) % args.pack};
     TileCount<kTile.stages> tile_count;
     uint32_t q_phase = 0;
     Deal deal(args);
+    PrefillWork work, following;
+    int head, following_head;
     if (group == PrefillSizes<kTile>::kGroups - 1) cuda::named_arrive(1, 256);  // the turn begins at group 0
-    for (int index, head; deal.next(index, head);) {
-      if (index < 0) continue;
-      const PrefillWork work = uniform(works[index]);
+    bool more = deal.next(args.header, work, head);
+    for (; more; work = following, head = following_head) {
+      more = deal.next(args.header, following, following_head);  // read ahead: its latency lies under this work
       cuda::OnlineSoftmax softmax;
 #pragma unroll
       for (int part = 0; part < kParts; part++) {
@@ -304,7 +314,10 @@ struct PrefillConsumer {
 
         shared.q_full.wait(q_phase);
         q_phase ^= 1;
-        if constexpr (kTile.q_in_registers) load_q();
+        if constexpr (kTile.q_in_registers) {
+          load_q();
+          shared.q_empty.arrive();
+        }
         wait(offsetof(Shared, k_full), tile_count);
         pin_scores();
         cuda::wgmma_fence();
@@ -356,7 +369,7 @@ struct PrefillConsumer {
           tile_count = next;
         }
 
-        if (threadIdx.x % 128 == 0) shared.q_empty.arrive();
+        if constexpr (!kTile.q_in_registers) shared.q_empty.arrive();
         wait(offsetof(Shared, v_full), tile_count);
         pin_output();
         cuda::wgmma_fence();
@@ -366,19 +379,19 @@ struct PrefillConsumer {
         release(offsetof(Shared, v_empty), tile_count);
         tile_count.advance();
       }
-      store(work, head, row, token, softmax);
+      store(work, head, token, pack_head, softmax);
     }
   }
 
   // out = o / sum, lse = log(sum) + base; both with the sink in the sum. Threads of a quad write 16 bytes each.
-  __device__ __forceinline__ void store(const PrefillWork& work, int head, int row, const int (&token)[2],
+  __device__ __forceinline__ void store(const PrefillWork& work, int head, const int (&token)[2], const int (&pack_head)[2],
                                         const cuda::OnlineSoftmax& softmax) {
     const int quad = threadIdx.x % 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       float total = cuda::quad_sum(softmax.total[r]);
       float top = total != 0 ? softmax.base[r] * args.scale_log2 : cuda::kMinusInfinity;
-      const int q_head = head * args.pack + (row + 8 * r) % args.pack;
+      const int q_head = head * args.pack + pack_head[r];
       if (args.sinks != nullptr) {
         const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
         if (both != cuda::kMinusInfinity) {  // o is relative to the old top
@@ -392,7 +405,7 @@ struct PrefillConsumer {
           top = both;
         }
       }
-      const float inverse = total != 0 ? 1 / total : 0;
+      const float inverse = total != 0 ? __fdividef(1, total) : 0;
       const bool mine = token[r] < work.tokens;
       if (args.lse != nullptr && quad == 0 && mine) {
         const float natural = total != 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
@@ -427,7 +440,7 @@ __global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1
   static_assert(sizeof(PrefillShared<kTile>) <= PrefillSizes<kTile>::kSharedBytes);
   if (threadIdx.x == 0) {
     shared.q_full.init(1);
-    shared.q_empty.init(PrefillSizes<kTile>::kGroups);
+    shared.q_empty.init(PrefillSizes<kTile>::kGroups * 128);
     for (int i = 0; i < kTile.stages; i++) {
       shared.k_full[i].init(1);
       shared.v_full[i].init(1);
