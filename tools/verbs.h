@@ -62,6 +62,7 @@ struct BenchOptions {
   CommonOptions common;
   std::string device = "auto";
   std::string backend;              // a must
+  std::string provider;             // a plugin file with the provider of the device; empty: as configured
   std::string model;                // an id of the model table: every kind of its layers
   std::string models_file;          // empty: the table installed with the library
   std::vector<std::string> heads;   // 32/8/128

@@ -80,6 +80,41 @@ TEST_CASE("bench_times_a_device_by_replays_of_a_captured_graph") {
   CHECK(contains(read_file(page), "device_copy"));
 }
 
+TEST_CASE("bench_takes_the_provider_of_a_device_from_a_file") {
+  TempDir dir;
+  const auto with_provider = [&](const std::string& file) {
+    return cli({"bench",
+                "--device",
+                "cuda:0",
+                "--heads",
+                "4/2/32",
+                "--contexts",
+                "64",
+                "--phases",
+                "decode",
+                "--min-time",
+                "0.0005",
+                "--pairs",
+                "2",
+                "--cold-mib",
+                "1",
+                "--config",
+                dir.write("cpu.yaml", cpu_config()),
+                "--provider",
+                file,
+                "--json"});
+  };
+  const Result result = with_provider(std::string(ANYATTN_TEST_DIR) + "/pretend/anyattn_pretend.so");
+  CAPTURE(result.err);
+  CHECK(result.code == 0);
+  CHECK(result.json()["rows"][0]["timed_by"] == "graph replays");
+
+  CHECK(with_provider("nowhere.so").code == 2);
+  const Result alone = with_provider(dir.write("alone.so", ""));
+  CHECK(alone.code == 2);
+  CHECK(contains(alone.err, "sidecar"));
+}
+
 TEST_CASE("bench_takes_the_layers_of_a_model_and_says_what_nobody_takes") {
   TempDir dir;
   const Result result =

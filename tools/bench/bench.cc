@@ -18,6 +18,7 @@
 #include "bench/own_cost.h"
 #include "bench/report.h"
 #include "bench/timing.h"
+#include "common/changed_config.h"
 #include "common/interrupt.h"
 #include "common/runtime.h"
 #include "verbs.h"
@@ -142,8 +143,15 @@ int bench_backend(const BenchOptions& options) {
     return kExitOk;
   }
   if (!options.html.empty()) bench::check_html_file(options.html);
+  BenchOptions own = options;
+  std::optional<ChangedConfig> config;
+  if (!options.provider.empty()) {
+    config.emplace(options.common);
+    config->add_plugin(options.provider);
+    own.common = config->write();
+  }
   catch_interrupt();
-  Bench bench(options);
+  Bench bench(own);
   const ordered_json answer = bench.measure();
   if (output.table()) fmt::print("{}", bench::text_of(answer, terminal_of(1)));
   output.write(answer);

@@ -65,6 +65,9 @@ std::function<int()> add_bench(CLI::App& app) {
       ->check(device_mistake);
   verb->add_option("--backend", options->backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
       ->type_name("NAME");
+  verb->add_option("--provider", options->provider,
+                   "a plugin file with the provider of the device, in place of the configured one")
+      ->type_name("FILE");
   add_common(*verb, options->common);
   verb->footer(
       footer("  anyattn bench\n"

@@ -149,6 +149,17 @@ void ChangedConfig::set_entry(const std::string& plugin_id, const std::string& k
   values_.insert(last.base(), {path, yaml});
 }
 
+void ChangedConfig::add_plugin(const std::string& file) {
+  std::error_code error;
+  const fs::path path = fs::canonical(file, error);
+  if (error) throw Failure(kExitUsage, fmt::format("{}: {}", file, error.message()));
+  const fs::path sidecar = fs::path(path).replace_extension(".yaml");
+  std::ifstream in(sidecar);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("id: ")) return set_entry(unquoted(line.substr(4)), "file", path.string());
+  throw Failure(kExitUsage, fmt::format("{}: its sidecar {} is not there or names no id", file, sidecar.string()));
+}
+
 CommonOptions ChangedConfig::write() {
   std::error_code error;
   if (folder_.empty()) {

@@ -24,6 +24,10 @@ class ChangedConfig {
   // A key of plugins.entries of this plugin, which gets an entry where it has none: "options.cache", a text; "file".
   void set_entry(const std::string& plugin_id, const std::string& key, const std::string& text);
 
+  // A plugin file, relative to the current folder, pinned under the id in its sidecar. Before plugins that are searched for, so
+  // its device provider is the one of its kind. Throws Failure where the file or its sidecar is not there.
+  void add_plugin(const std::string& file);
+
   // The options with the file in place of the user's. Throws Failure where no file can be written.
   CommonOptions write();
 
