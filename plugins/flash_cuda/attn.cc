@@ -40,7 +40,7 @@ FlashAttn::FlashAttn(const Host& host, const anyattn_device_facts& facts, const 
     plan_.problem.head_major = layout_.k.token_bytes <= layout_.k.head_bytes || plan_.problem.num_kv_heads == 1;
     choose_families(host, plan_);
   }
-  host.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", describe_kernels(plan_)));
+  host.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", describe_kernels(plan_), "; ", describe_cascade(plan_)));
 }
 
 void FlashAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) const {
@@ -50,6 +50,7 @@ void FlashAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) con
 
 uint32_t FlashAttn::warmup(const anyattn_limits& limits, void*, void*) {
   for (int i = 0; i < plan_.num_lanes; ++i) plan_.families[i]->prepare(plan_.lane(i, limits_of(limits)));
+  if (plan_.cascade) plan_.cascade->prepare(plan_.cascade_lane(limits_of(limits)));
   return ANYATTN_GRAPH_ALWAYS;
 }
 

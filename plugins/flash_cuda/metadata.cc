@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "metadata.h"
 
+#include <algorithm>
+
 #include "anyattn/call_checks.hpp"
+#include "cascade.h"
 
 namespace anyattn::flash {
 namespace {
@@ -14,22 +17,43 @@ Memory lane_memory(const Plan& plan, int i, const anyattn_limits& limits) {
   return plan.families[i]->memory(plan.lane(i, limits_of(limits)));
 }
 
+// Some batch within the limits may gain: more requests and more keys only help.
+bool cascade_fits(const Plan& plan, const anyattn_limits& limits) {
+  if (!plan.cascade) return false;
+  const auto requests = static_cast<int>(std::min(limits.max_num_reqs, limits.max_num_tokens));
+  const auto keys = static_cast<int>(limits.max_seq_len);
+  if (plan.always_cascade) return keys >= kSharedStep;
+  return cascade_model(plan.device, plan.problem).pays(requests, requests, keys);
+}
+
+uint64_t lse_bytes(const Plan& plan, const anyattn_limits& limits) {
+  return uint64_t{limits.max_num_tokens} * static_cast<uint64_t>(plan.problem.num_q_heads) * sizeof(float);
+}
+
+Memory cascade_memory(const Plan& plan, const anyattn_limits& limits) {
+  return plan.cascade->memory(plan.cascade_lane(limits_of(limits)));
+}
+
 }  // namespace
 
 uint64_t scratch_bytes(const Plan& plan, const anyattn_limits& limits) {
   uint64_t bytes = 0;
   for (int i = 0; i < plan.num_lanes; ++i) bytes += rounded(lane_memory(plan, i, limits).scratch_bytes);
+  if (cascade_fits(plan, limits))
+    bytes += rounded(cascade_memory(plan, limits).scratch_bytes) + rounded(lse_bytes(plan, limits));
   return bytes;
 }
 
 uint64_t StepMetadata::persistent_bytes(const Plan& plan, const anyattn_limits& limits) {
   uint64_t bytes = rounded(sizeof(Batch));
   for (int i = 0; i < plan.num_lanes; ++i) bytes += rounded(lane_memory(plan, i, limits).persistent_bytes);
+  if (cascade_fits(plan, limits))
+    bytes += rounded(sizeof(SharedPrefix)) + rounded(cascade_memory(plan, limits).persistent_bytes);
   return bytes;
 }
 
 StepMetadata::StepMetadata(const Plan& plan, const anyattn_limits& limits, uint32_t mode, void* persistent)
-    : plan_(plan), limits_(limits), mode_(mode) {
+    : plan_(plan), limits_(limits), mode_(mode), cascade_fits_(cascade_fits(plan, limits)) {
   if (mode > ANYATTN_METADATA_GRAPH_CAPTURE) throw Error(kWrong, "metadata mode ", mode, "; allowed: 0, 1, 2");
   if (!persistent) throw Error(kWrong, "persistent is null; needed: ", persistent_bytes(plan, limits), " bytes");
   Carver carver(persistent);
@@ -41,6 +65,27 @@ StepMetadata::StepMetadata(const Plan& plan, const anyattn_limits& limits, uint3
     scratch_offset_[i] = scratch_bytes_;
     scratch_bytes_ += rounded(memory.scratch_bytes);
   }
+  if (!cascade_fits_) return;
+  const Memory memory = cascade_memory(plan, limits);
+  cascade_lane_ = plan.cascade_lane(limits_of(limits));
+  shared_ = carver.take<SharedPrefix>(1);
+  cascade_part_ = carver.take<char>(memory.persistent_bytes);
+  cascade_offset_ = scratch_bytes_;
+  lse_offset_ = cascade_offset_ + rounded(memory.scratch_bytes);
+  scratch_bytes_ = lse_offset_ + rounded(lse_bytes(plan, limits));
+}
+
+// By the counts, with the fewest rows that the requests may have: the device knows the lengths and decides again.
+bool StepMetadata::wants_cascade(const anyattn_batch& batch) {
+  if (!cascade_fits_) return false;
+  const bool fixed = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE;
+  if (fixed && cascade_ != Cascade::kUndecided) return cascade_ == Cascade::kOn;
+  const auto requests = static_cast<int>(batch.num_reqs);
+  const auto keys = static_cast<int>(std::min(batch.shared_prefix_len, batch.max_seq_len));
+  const CascadeModel model = cascade_model(plan_.device, plan_.problem);
+  const bool wanted = fixed ? keys > 0 : plan_.always_cascade ? keys >= kSharedStep : model.pays(requests, requests, keys);
+  cascade_ = wanted ? Cascade::kOn : Cascade::kOff;
+  return wanted;
 }
 
 int64_t StepMetadata::ready_tokens() const {
@@ -62,8 +107,17 @@ void StepMetadata::update(const anyattn_batch& batch, void* stream) {
               batch.causal,
               batch.block_table_stride,
               static_cast<int32_t>(batch.num_reqs),
-              static_cast<int32_t>(batch.num_tokens)};
+              static_cast<int32_t>(batch.num_tokens),
+              nullptr};
   to.kept = kept_;
+  if (wants_cascade(batch)) {
+    to.persistent = cascade_part_;
+    to.shared = shared_;
+    to.shared_prefix = static_cast<int>(std::min(batch.shared_prefix_len, batch.max_seq_len));
+    to.always = plan_.always_cascade;
+    plan_.cascade->update(cascade_lane_, to, stream);
+    to.batch.shared = shared_;
+  }
   for (int i = 0; i < lanes_in_use_; ++i) {
     to.persistent = parts_[i];
     plan_.families[i]->update(lanes_[i], to, stream);
@@ -95,11 +149,22 @@ void StepMetadata::forward(Forward call, void* stream) const {
   auto* scratch = static_cast<char*>(call.scratch);
   call.kept = kept_;
   call.counter_set = counter_set(call.scratch);
+  const bool cascade = cascade_ == Cascade::kOn;
+  if (cascade && !call.lse) {  // the pass joins by it
+    call.lse = reinterpret_cast<float*>(scratch + lse_offset_);
+    call.lse_token_stride = plan_.problem.num_q_heads;
+    call.lse_head_stride = 1;
+    call.lse_factor = 1;
+  }
   for (int i = 0; i < lanes_in_use_; ++i) {
     call.persistent = parts_[i];
     call.scratch = scratch + scratch_offset_[i];
     plan_.families[i]->forward(lanes_[i], call, stream);
   }
+  if (!cascade) return;
+  call.persistent = cascade_part_;
+  call.scratch = scratch + cascade_offset_;
+  plan_.cascade->forward(cascade_lane_, call, stream);
 }
 
 }  // namespace anyattn::flash

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step's metadata: the persistent block cut into the lanes' parts, and the launches that rewrite them. Reads no length on the host.
+//
+// A pass over a shared prefix is queued where the model says for the batch's counts that it may pay; whether it runs, and for which
+// rows, is decided on the device by the lengths. In graph capture mode it is queued in every call or in none, as the metadata's first
+// batch names a shared prefix or not, so that captured calls stay right whatever later batches name, and graphs of engines without
+// shared prefixes hold no empty launches.
 // Included by attn.h.
 #pragma once
 
@@ -27,6 +32,7 @@ class StepMetadata {
 
  private:
   int counter_set(void* scratch) const;
+  bool wants_cascade(const anyattn_batch& batch);
 
   const Plan& plan_;
   anyattn_limits limits_;
@@ -36,13 +42,20 @@ class StepMetadata {
   char* parts_[kMaxLanes] = {};  // of the persistent block
   uint64_t scratch_offset_[kMaxLanes] = {};
   uint64_t scratch_bytes_ = 0;
+  enum class Cascade { kUndecided, kOff, kOn };
+  Cascade cascade_ = Cascade::kUndecided;  // of the last batch; in graph capture mode of all
+  bool cascade_fits_ = false;              // some batch within the limits may gain
+  Lane cascade_lane_{};
+  SharedPrefix* shared_ = nullptr;
+  char* cascade_part_ = nullptr;
+  uint64_t cascade_offset_ = 0, lse_offset_ = 0;             // in scratch
   mutable std::atomic<void*> scratches_[kCounterSets] = {};  // the blocks that calls have brought: Forward::counter_set
   anyattn_batch batch_{};
   int lanes_in_use_ = 0;
   bool ready_ = false;
 };
 
-// Bytes of one call's scratch: the lanes' parts one behind the other.
+// Bytes of one call's scratch: the lanes' parts one behind the other, then the pass's and its log-sum-exp.
 uint64_t scratch_bytes(const Plan& plan, const anyattn_limits& limits);
 
 }  // namespace anyattn::flash

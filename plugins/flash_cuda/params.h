@@ -29,7 +29,7 @@ struct Problem {
   int invariant;                  // 1: a row's keys are never split by what else is in the batch
   int lse;                        // 1: a call may ask for the log-sum-exp
 
-  int group() const { return num_q_heads / num_kv_heads; }
+  constexpr int group() const { return num_q_heads / num_kv_heads; }
 };
 
 // Which keys a row may see: read by visible.cuh.
@@ -56,6 +56,14 @@ struct Rows {
   int64_t token_bytes, head_bytes;
 };
 
+// Keys that many requests share and a pass of its own attends (cascade): a row of the first `reqs` requests whose request sees all of
+// keys [0, keys) in every row leaves them to that pass. Device memory, written by the pass's update.
+struct SharedPrefix {
+  int32_t keys;  // a multiple of kSharedStep; 0: no pass
+  int32_t reqs;
+};
+inline constexpr int kSharedStep = 128;  // every family's tile of keys divides it
+
 // The batch of metadata_update: device arrays, see attention.h.
 struct Batch {
   const int32_t* query_start_loc;  // [num_reqs + 1]
@@ -65,6 +73,7 @@ struct Batch {
   const uint8_t* causal;           // [num_reqs]; null unless kPerRequest
   int64_t table_stride;
   int32_t num_reqs, num_tokens;
+  const SharedPrefix* shared;  // null: no keys are left out
 };
 
 // One lane: the requests whose query length lies in [min_query, max_query]. The lane with min_query 0 also owns what no request
@@ -83,6 +92,10 @@ struct Update {
   Batch batch;
   Batch* kept;       // device
   void* persistent;  // this lane's part, 256-byte aligned, zeroed once
+  // The pass over a shared prefix alone:
+  SharedPrefix* shared;  // device, written: what batch.shared of the lanes points at
+  int shared_prefix;     // keys that all requests are said to share
+  int always;            // 1: whatever the model says
 };
 
 inline constexpr int kCounterSets = 8;
@@ -132,5 +145,10 @@ inline constexpr int kAnyQuery = 0x7fffffff;
 
 extern const Family kSm80Decode, kSm80Prefill;  // the general path: every feature, mma.sync, sm_80 and newer
 extern const Family kSm90Decode, kSm90Prefill;  // wgmma and bulk copies, sm_90a
+
+// The pass over a shared prefix. Its update comes before the lanes' and decides on the device whether and for which rows it runs; its
+// forward comes after theirs, finds their results in out and lse (not null) and joins its own. max_query: the longest query whose rows
+// take part.
+extern const Family kSm80Cascade;
 
 }  // namespace anyattn::flash

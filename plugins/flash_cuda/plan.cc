@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "anyattn/problem_rules.hpp"
+#include "cascade.h"
 #include "lacks.h"
 
 namespace anyattn::flash {
@@ -26,6 +28,11 @@ Dtype dtype_of(uint32_t dtype) {
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
+constexpr const char* kSwitchedOff = "option cascade";
+
+// Off until its kernels have run on a device.
+std::string_view cascade_option(const Host& host) { return host.option("cascade", "off"); }
+
 void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
   if (facts.device_kind != ANYATTN_DEVICE_CUDA) {
     reasons.add(ANYATTN_REASON_DEVICE, "device_kind", text(facts.device_kind), text(ANYATTN_DEVICE_CUDA));
@@ -37,6 +44,9 @@ void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& 
   const auto kernels = host.option("kernels", "auto");
   if (kernels != "auto" && kernels != "sm80")
     reasons.add(ANYATTN_REASON_OPTION, "kernels", std::string(kernels), "auto | sm80");
+  const auto cascade = cascade_option(host);
+  if (cascade != "auto" && cascade != "off" && cascade != "always")
+    reasons.add(ANYATTN_REASON_OPTION, "cascade", std::string(cascade), "auto | off | always");
   plan.device = {static_cast<int>(facts.arch_major), static_cast<int>(facts.arch_minor),
                  static_cast<int>(facts.num_multiprocessors), static_cast<int>(facts.shared_memory_per_block)};
 }
@@ -122,6 +132,16 @@ std::string describe_kernels(const Plan& plan) {
   return line;
 }
 
+std::string describe_cascade(const Plan& plan) {
+  if (!plan.cascade) return text("no cascade: ", plan.no_cascade);
+  if (plan.always_cascade) return "cascade always";
+  constexpr int kKeys = 2048;
+  const CascadeModel model = cascade_model(plan.device, plan.problem);
+  int requests = 1;
+  while (requests < 1024 && !model.pays(requests, requests, kKeys)) ++requests;
+  return text("cascade from ", requests, " requests that share ", kKeys, " tokens");
+}
+
 void choose_families(const Host& host, Plan& plan) {
   plan.num_lanes = 0;
   const auto take = [&](auto& families) {
@@ -138,6 +158,23 @@ void choose_families(const Host& host, Plan& plan) {
   if (plan.num_lanes == 0 || plan.longest[0] != kAnyQuery) take(kPrefill);
 }
 
+namespace {
+
+// Asked in this order, so that the reason is the one a user can change first.
+void choose_cascade(const Host& host, Plan& plan) {
+  const auto option = cascade_option(host);
+  plan.always_cascade = option == "always";
+  plan.no_cascade = option == "off"                                              ? kSwitchedOff
+                    : plan.problem.invariant                                     ? "batch_invariant"
+                    : plan.ragged                                                ? "ragged keys"
+                    : plan.problem.alibi != kAlibiNone                           ? "alibi"
+                    : kSm80Cascade.longest_query(plan.device, plan.problem) == 0 ? "no kernel"
+                                                                                 : nullptr;
+  plan.cascade = plan.no_cascade ? nullptr : &kSm80Cascade;
+}
+
+}  // namespace
+
 bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem, Reasons& reasons,
                  Plan& plan) {
   check_device(host, facts, reasons, plan);
@@ -152,6 +189,7 @@ bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anya
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   choose_families(host, plan);
+  choose_cascade(host, plan);
   return true;
 }
 
@@ -170,7 +208,8 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
-  say_kernels(describe_kernels(plan), report);
+  const bool asked = plan.cascade || plan.no_cascade != kSwitchedOff;
+  say_kernels(asked ? text(describe_kernels(plan), "; ", describe_cascade(plan)) : describe_kernels(plan), report);
 }
 
 Limits limits_of(const anyattn_limits& limits) {

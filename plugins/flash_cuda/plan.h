@@ -3,6 +3,7 @@
 // memory and the calls alike.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "anyattn/host.hpp"
@@ -25,10 +26,18 @@ struct Plan {
   int num_lanes = 0;
   const Family* families[kMaxLanes] = {};
   int longest[kMaxLanes] = {};
+  // The pass over a shared prefix; null: none, for the reason given.
+  const Family* cascade = nullptr;
+  const char* no_cascade = nullptr;
+  bool always_cascade = false;  // whatever the model says: for tests and comparisons
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
   Lane lane(int i, const Limits& limits) const {
     return {problem, device, limits, i == 0 ? 0 : longest[i - 1] + 1, longest[i]};
+  }
+  Lane cascade_lane(const Limits& limits) const {
+    const int both = std::min(longest[0], cascade->longest_query(device, problem));  // rows of the first lane alone
+    return {problem, device, limits, 1, both};
   }
 };
 
@@ -47,6 +56,9 @@ void fill_report(const Plan& plan, anyattn_support_report& report);
 
 // "sm90_decode for queries up to 4, sm80_prefill for longer ones; sm90_prefill needs scores without ALiBi".
 std::string describe_kernels(const Plan& plan);
+
+// From how many requests that share a prefix on a pass over it pays, or why there is none.
+std::string describe_cascade(const Plan& plan);
 
 Limits limits_of(const anyattn_limits& limits);
 

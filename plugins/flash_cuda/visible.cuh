@@ -23,6 +23,18 @@ __device__ inline Interval visible(const Mask& mask, bool causal, int keys, int 
   return seen.begin < seen.end ? seen : Interval{0, 0};
 }
 
+// Keys [0, n) of a request that its rows leave to the pass over a shared prefix: all rows see all of them, or n is 0.
+__device__ inline int shared_keys(const Mask& mask, const Batch& batch, const SharedPrefix& shared, int req) {
+  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req], keys = batch.seq_lens[req];
+  if (req >= shared.reqs || rows == 0) return 0;
+  const bool causal = is_causal(mask, batch, req);
+  const Interval first = visible(mask, causal, keys, keys - rows), last = visible(mask, causal, keys, keys - 1);
+  return first.begin == 0 && last.begin == 0 && first.end >= shared.keys ? shared.keys : 0;
+}
+__device__ inline int shared_keys(const Mask& mask, const Batch& batch, int req) {
+  return batch.shared ? shared_keys(mask, batch, *batch.shared, req) : 0;
+}
+
 // Keys that some of the rows at positions [first, first + rows) see. Both ends grow with the position, so the first row that sees
 // anything gives the begin and the last one the end.
 __device__ inline Interval visible_to_rows(const Mask& mask, bool causal, int keys, int first, int rows) {

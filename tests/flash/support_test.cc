@@ -9,6 +9,7 @@
 #include "anyattn/plugin.h"
 #include "anyattn/problem.hpp"
 #include "doctest/doctest.h"
+#include "flash_cuda/cascade.h"
 
 namespace {
 
@@ -27,8 +28,8 @@ const anyattn_backend& flash_attn() {
 
 // A host with one option that keeps log lines.
 struct OneOptionHost {
-  explicit OneOptionHost(const char* kernels = "auto") {
-    option = {ANYATTN_OPTION_SIZE, 0, "kernels", kernels};
+  explicit OneOptionHost(const char* value = "auto", const char* key = "kernels") {
+    option = {ANYATTN_OPTION_SIZE, 0, key, value};
     host.struct_size = ANYATTN_HOST_SIZE;
     host.abi_version = ANYATTN_ABI_VERSION_CURRENT;
     host.context = this;
@@ -85,8 +86,8 @@ struct Answer {
   std::string reasons;
   anyattn_support_report report{};
 };
-Answer ask(const anyattn_device_facts& facts, const Asked& asked, const char* kernels = "auto") {
-  const OneOptionHost host(kernels);
+Answer ask(const anyattn_device_facts& facts, const Asked& asked, const char* value = "auto", const char* key = "kernels") {
+  const OneOptionHost host(value, key);
   const anyattn::ReasonText reasons;
   Answer answer;
   answer.report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
@@ -146,8 +147,10 @@ TEST_CASE("flash_attn_names_the_devices_it_has_code_for") {
 
 // An impl of llama's layer in the first layout, and what it says at debug level.
 struct Impl {
-  explicit Impl(const anyattn_device_facts& facts_of, const char* kernels) : facts(facts_of), host(kernels) {
+  Impl(const anyattn_device_facts& facts_of, const char* value, const char* key = "kernels", uint64_t features = 0)
+      : facts(facts_of), host(value, key) {
     asked.problem.block_size = 64;
+    asked.features = features;
     const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
       auto& to = *static_cast<Impl*>(context);
       if (to.impl) return;
@@ -160,7 +163,9 @@ struct Impl {
   ~Impl() { flash_attn().impl_destroy(impl); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  const std::string& line() const { return host.lines[0]; }
+  // Of the kernels, of shared prefixes.
+  std::string line() const { return host.lines[0].substr(0, host.lines[0].rfind("; ")); }
+  std::string cascade() const { return host.lines[0].substr(host.lines[0].rfind("; ") + 2); }
 
   const anyattn_device_facts facts;
   OneOptionHost host;
@@ -200,8 +205,47 @@ TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
   CHECK(Impl(kH200, "auto").line() == "FLASH_ATTN: kernels " + hopper);
 }
 
+TEST_CASE("flash_attn_says_why_there_is_no_cascade") {
+  const Asked llama;
+  CHECK(ask(kH200, llama, "maybe", "cascade").reasons == "cascade=maybe (allowed: auto | off | always)");
+  const auto of = [](uint32_t feature) { return Impl(kH200, "auto", "cascade", uint64_t{1} << feature).cascade(); };
+  CHECK(of(ANYATTN_FEATURE_BATCH_INVARIANT) == "no cascade: batch_invariant");
+  CHECK(of(ANYATTN_FEATURE_ALIBI) == "no cascade: alibi");
+  CHECK(of(ANYATTN_FEATURE_SINKS).find("cascade from ") == 0);
+  CHECK(Impl(kH200, "off", "cascade").cascade() == "no cascade: option cascade");
+  CHECK(Impl(kH200, "auto", "kernels").cascade() == "no cascade: option cascade");  // the default
+  CHECK(Impl(kH200, "always", "cascade").cascade() == "cascade always");
+}
+
+TEST_CASE("flash_attn_reports_a_cascade_that_was_asked_for") {
+  const Asked llama;
+  CHECK(std::string(ask(kH200, llama, "auto", "cascade").report.kernels).find("; cascade from ") != std::string::npos);
+  CHECK(std::string(ask(kH200, llama).report.kernels).find("cascade") == std::string::npos);
+}
+
+TEST_CASE("flash_attn_cascades_where_the_model_says_that_it_pays") {
+  namespace flash = anyattn::flash;
+  flash::Problem problem{};
+  problem.dtype = problem.kv_dtype = problem.out_dtype = flash::kBF16;
+  problem.head_size = problem.head_size_v = 128;
+  problem.num_q_heads = 32;
+  problem.num_kv_heads = 8;
+  const auto model = flash::cascade_model({9, 0, 132, 232448}, problem);
+  CHECK(model.pays(64, 64, 8192));
+  CHECK(model.pays(256, 256, 2048));
+  CHECK(model.pays(64, 256, 8192));    // four tokens each
+  CHECK(!model.pays(2, 2, 2048));      // little to save
+  CHECK(!model.pays(256, 256, 64));    // less than a step
+  CHECK(!model.pays(1, 4096, 32768));  // the rows of one prefill: the same products again
+  // The impl says where the border lies.
+  int border = 1;
+  while (!model.pays(border, border, 2048)) ++border;
+  CHECK(Impl(kH200, "auto", "cascade").cascade() ==
+        "cascade from " + std::to_string(border) + " requests that share 2048 tokens");
+}
+
 TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {
-  const Impl made(kH200, "sm80");
+  const Impl made(kH200, "off", "cascade");
   // Enough for every batch: the bytes grow with each limit and do not depend on anything else.
   anyattn_limits limits{ANYATTN_LIMITS_SIZE, 8, 64, 16, 1024, 16};
   anyattn_memory small{}, large{};
@@ -213,6 +257,15 @@ TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {
   CHECK(small.scratch_bytes > 0);
   CHECK(large.scratch_bytes == small.scratch_bytes);
   CHECK(large.persistent_bytes > small.persistent_bytes);
+  // Room for the pass over a shared prefix where a batch within the limits may gain by it.
+  const Impl sharing(kH200, "auto", "cascade");
+  anyattn_memory with = large;
+  REQUIRE(flash_attn().memory(sharing.impl, &limits, &with, nullptr) == ANYATTN_OK);
+  CHECK(with.scratch_bytes > large.scratch_bytes);
+  limits.max_num_reqs = 1;
+  with = small;
+  REQUIRE(flash_attn().memory(sharing.impl, &limits, &with, nullptr) == ANYATTN_OK);
+  CHECK(with.scratch_bytes == small.scratch_bytes);
 
   // No driver here: a sentence, no crash.
   char words[400] = "";

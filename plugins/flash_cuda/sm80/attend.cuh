@@ -249,7 +249,7 @@ __device__ void finish_rows(const Call& call, const Unit& u, State<kTile>& state
   for (int r = 0; r < 2; ++r) {
     const int row = first_row + lane / 4 + 8 * r;
     const float sum = cuda::quad_sum(state.softmax.total[r]), top = state.softmax.base[r] * u.factor;
-    if (row >= u.tokens * u.heads) continue;
+    if (!is_written(call, u, row)) continue;
     if (part) {
       float* to = part + row * part_floats(kTile);
       if (lane % 4 == 0) *reinterpret_cast<float2*>(to) = {top, sum};
@@ -259,10 +259,11 @@ __device__ void finish_rows(const Call& call, const Unit& u, State<kTile>& state
       continue;
     }
     const RowEnd end = end_row(call, u, row, top, sum);
+    __syncwarp(0xfu << (lane & ~3));  // the quad has read what the next line overwrites
     if (lane % 4 == 0) write_lse(call, u, row, end.lse);
 #pragma unroll
     for (int c = 0; c < kTile.head / 8; ++c)
-      write_two(call, u, row, 8 * c + lane % 4 * 2, state.o[c][2 * r] * end.scale, state.o[c][2 * r + 1] * end.scale);
+      write_two(call, u, row, 8 * c + lane % 4 * 2, end, state.o[c][2 * r], state.o[c][2 * r + 1]);
   }
 }
 
@@ -303,7 +304,7 @@ __device__ void join_warps(const Call& call, const Unit& u, const Shared<kTile>&
     }
     const RowEnd end = end_row(call, u, row, top, sum);
     if (column == 0) write_lse(call, u, row, end.lse);
-    write_two(call, u, row, column, value[0] * end.scale, value[1] * end.scale);
+    write_two(call, u, row, column, end, value[0], value[1]);
   }
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The general path as two families: decode (16 rows a unit, four warps share the keys) and prefill (up to 128 rows).
+// The general path as two families: decode (16 rows a unit, four warps share the keys) and prefill (up to 128 rows), and the pass over
+// a shared prefix.
 #include <algorithm>
 
 #include "anyattn/call_checks.hpp"
 #include "cuda_common/check.h"
+#include "sm80/cascade.cuh"
 #include "sm80/instances.h"
 #include "sm80/merge.cuh"
 #include "sm80/schedule.cuh"
@@ -41,10 +43,10 @@ Work make_work(const Lane& lane, const void* persistent, uint64_t* bytes = nullp
   const int fits =
       lane.device.shared_memory_per_block / tile.shared_bytes();  // the multiprocessor has about as much as a block
   work.num_blocks = lane.device.num_multiprocessors * std::clamp(fits, 1, tile.blocks);
-  const int pieces = (problem.group() + tile.rows - 1) / tile.rows;
-  work.heads = (problem.group() + pieces - 1) / pieces;
-  work.tokens = tile.rows / work.heads;
-  work.head_units = problem.num_kv_heads * ((problem.group() + work.heads - 1) / work.heads);
+  const Cut cut = cut_of(tile, problem);
+  work.heads = cut.heads;
+  work.tokens = cut.tokens;
+  work.head_units = cut.head_units;
   work.keys = tile.keys;
   work.min_tiles = kPrefill ? 4 : 1;  // a cut of prefill costs a second start and a merge of all its rows
   work.invariant = problem.invariant;
@@ -94,12 +96,12 @@ void update(const Lane& lane, const Update& to, void* stream) {
 }
 
 // Queues the merge; on sm_90 it may begin while the attention launch drains, and waits itself.
-void launch_merge(const Lane& lane, const Call& call, const Tile& tile, cudaStream_t stream) {
+void launch_merge(const Lane& lane, const Call& call, const Tile& tile, int shares, cudaStream_t stream) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(call.work.num_blocks, tile.rows / 4);
+  config.gridDim = dim3(call.work.num_blocks, shares);
   config.blockDim = dim3(kMergeThreads);
   config.stream = stream;
   config.attrs = &attribute;
@@ -107,12 +109,10 @@ void launch_merge(const Lane& lane, const Call& call, const Tile& tile, cudaStre
   check(cudaLaunchKernelEx(&config, merge_parts, call, tile.rows, tile.head), "forward");
 }
 
-template <bool kPrefill>
-void forward(const Lane& lane, const Forward& f, void* stream) {
-  const Problem& problem = lane.problem;
+Call make_call(const Problem& problem, const Forward& f, const Work& work) {
   Call call{};
   call.f = f;
-  call.work = make_work<kPrefill>(lane, f.persistent);
+  call.work = work;
   call.mask = mask_of(problem);
   call.group = problem.group();
   call.num_kv_heads = problem.num_kv_heads;
@@ -122,9 +122,74 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   call.out_dtype = problem.out_dtype;
   call.alibi = problem.alibi;
   call.soft_cap = problem.soft_cap;
+  return call;
+}
+
+template <bool kPrefill>
+void forward(const Lane& lane, const Forward& f, void* stream) {
+  const Problem& problem = lane.problem;
+  const Call call = make_call(problem, f, make_work<kPrefill>(lane, f.persistent));
   const auto on = static_cast<cudaStream_t>(stream);
   check(instance_for<kPrefill>(problem).launch(call, on), "forward");
-  if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), on);
+  if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), tile_for<kPrefill>(problem).rows / 4, on);
+}
+
+// The pass over a shared prefix: prefill's kernel and merge with a schedule of their own.
+
+CascadeParts cascade_parts(const Lane& lane, const void* persistent, Work& work, uint64_t* bytes = nullptr) {
+  uint64_t used = 0;
+  work = make_work<true>(lane, persistent, &used);
+  work.min_query = 1;  // rows that no request owns are another lane's
+  Carver carver(const_cast<void*>(persistent));
+  carver.take<char>(used);
+  CascadeParts parts{};
+  parts.kept = carver.take<Batch>(1);
+  parts.starts = carver.take<int32_t>(2);
+  parts.lens = carver.take<int32_t>(1);
+  parts.takes = carver.take<uint8_t>(lane.limits.max_num_tokens);
+  if (bytes) *bytes = carver.used();
+  return parts;
+}
+
+// Slopes go by a row's own position, which the one request of the pass does not have; a batch-invariant row may not be cut where
+// others are.
+int cascade_longest_query(const Device& device, const Problem& problem) {
+  if (problem.block_size == 0 || problem.alibi != kAlibiNone || problem.invariant) return 0;
+  return longest_query<true>(device, problem) == 0 ? 0 : longest_query<false>(device, problem);
+}
+
+Memory cascade_memory(const Lane& lane) {
+  Memory memory = sm80::memory<true>(lane);
+  Work work;
+  cascade_parts(lane, nullptr, work, &memory.persistent_bytes);
+  return memory;
+}
+
+void cascade_update(const Lane& lane, const Update& to, void* stream) {
+  CascadePlan plan{};
+  plan.parts = cascade_parts(lane, to.persistent, plan.work);
+  plan.model = cascade_model(lane.device, lane.problem);
+  plan.mask = mask_of(lane.problem);
+  plan.batch = to.batch;
+  plan.shared = to.shared;
+  plan.shared_prefix = to.shared_prefix;
+  plan.longest_query = lane.max_query;
+  plan.always = to.always;
+  plan_cascade<<<1, kScheduleThreads, 0, static_cast<cudaStream_t>(stream)>>>(plan);
+  check(cudaGetLastError(), "metadata_update");
+}
+
+void cascade_forward(const Lane& lane, const Forward& f, void* stream) {
+  Work work;
+  const CascadeParts parts = cascade_parts(lane, f.persistent, work);
+  Call call = make_call(lane.problem, f, work);
+  call.f.kept = parts.kept;
+  call.f.sinks = nullptr;  // counted with the other keys
+  call.mask = {kNonCausal, -1, -1};
+  call.takes = parts.takes;
+  const auto on = static_cast<cudaStream_t>(stream);
+  check(instance_for<true>(lane.problem).launch(call, on), "forward");
+  launch_merge(lane, call, tile_for<true>(lane.problem), 8, on);  // one round of blocks where there is nothing to merge
 }
 
 template <bool kPrefill>
@@ -137,5 +202,11 @@ constexpr Family family(const char* name) {
 
 constinit const Family kSm80Decode = sm80::family<false>("sm80_decode");
 constinit const Family kSm80Prefill = sm80::family<true>("sm80_prefill");
+constinit const Family kSm80Cascade{"sm80",
+                                    sm80::cascade_longest_query,
+                                    sm80::cascade_memory,
+                                    sm80::prepare<true>,
+                                    sm80::cascade_update,
+                                    sm80::cascade_forward};
 
 }  // namespace anyattn::flash

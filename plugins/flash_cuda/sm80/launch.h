@@ -2,14 +2,9 @@
 // What a launch of the general path is given. Included by its host code and kernels.
 #pragma once
 
+#include "cascade.h"
 #include "params.h"
 #include "sm80/work.h"
-
-#ifdef __CUDACC__
-#define ANYATTN_FLASH_BOTH __host__ __device__
-#else
-#define ANYATTN_FLASH_BOTH
-#endif
 
 namespace anyattn::flash::sm80 {
 
@@ -22,6 +17,8 @@ struct Call {
   int group, num_kv_heads, head_size, head_size_v, block_size, out_dtype;
   int alibi;       // Alibi
   float soft_cap;  // 0: none
+  // The pass over a shared prefix: [token], 1 where a row takes part; out and lse of such rows hold the result of their other keys.
+  const uint8_t* takes;  // null in all other calls
 
   // Something is added to or done with a scaled score.
   ANYATTN_FLASH_BOTH bool biased() const { return soft_cap != 0 || alibi != kAlibiNone; }

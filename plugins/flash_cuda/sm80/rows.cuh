@@ -46,11 +46,29 @@ __device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item&
   return u;
 }
 
-// What a row's sums are multiplied by, and its natural log-sum-exp; the sink counts in both. top: maximum in base 2.
+__device__ inline float* lse_of(const Call& call, const Unit& u, int row) {
+  return call.f.lse + (u.first_row + row / u.heads) * call.f.lse_token_stride +
+         (u.first_head + row % u.heads) * call.f.lse_head_stride;
+}
+
+// Rows of the tile past the unit's, and those that no shared prefix concerns, are not written.
+__device__ inline bool is_written(const Call& call, const Unit& u, int row) {
+  return row < u.tokens * u.heads && (!call.takes || call.takes[u.first_row + row / u.heads]);
+}
+
+// What a row's sums are multiplied by, its natural log-sum-exp, the sink counted in both, and where other keys' result stands in out
+// already, what that is multiplied by. top: maximum in base 2.
 struct RowEnd {
-  float scale, lse;
+  float scale, lse, keep = 0;
 };
 __device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float top, float sum) {
+  if (call.takes) {
+    const float other = *lse_of(call, u, row) / call.f.lse_factor * kLog2e, highest = fmaxf(top, other);
+    if (highest == cuda::kMinusInfinity) return {0, highest};
+    const float own = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest), kept = cuda::exp2_fast(other - highest);
+    const float total = sum * own + kept;
+    return {u.v_scale * own / total, (highest + cuda::log2_fast(total)) * kLn2, kept / total};
+  }
   float shrink = 1;
   if (call.f.sinks) {
     const float sink = call.f.sinks[u.first_head + row % u.heads] * kLog2e, highest = fmaxf(top, sink);
@@ -64,9 +82,7 @@ __device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float
 }
 
 __device__ inline void write_lse(const Call& call, const Unit& u, int row, float lse) {
-  if (call.f.lse)
-    call.f.lse[(u.first_row + row / u.heads) * call.f.lse_token_stride +
-               (u.first_head + row % u.heads) * call.f.lse_head_stride] = lse * call.f.lse_factor;
+  if (call.f.lse) *lse_of(call, u, row) = lse * call.f.lse_factor;
 }
 
 __device__ inline void store_two(char* row, int dtype, int column, float first, float second) {
@@ -78,11 +94,25 @@ __device__ inline void store_two(char* row, int dtype, int column, float first, 
     *reinterpret_cast<float2*>(row + 4 * column) = {first, second};
 }
 
+__device__ inline float2 load_two(const char* row, int dtype, int column) {
+  if (dtype == kBF16) return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(row + 2 * column));
+  if (dtype == kF16) return __half22float2(*reinterpret_cast<const __half2*>(row + 2 * column));
+  return *reinterpret_cast<const float2*>(row + 4 * column);
+}
+
 // Two neighbouring columns of a row of out; columns past head_size_v are the tile's, not the tensor's.
-__device__ inline void write_two(const Call& call, const Unit& u, int row, int column, float first, float second) {
+__device__ inline void write_two(const Call& call, const Unit& u, int row, int column, const RowEnd& end, float first,
+                                 float second) {
   if (column >= call.head_size_v) return;
+  first *= end.scale;
+  second *= end.scale;
   char* to = call.f.out.data + (u.first_row + row / u.heads) * call.f.out.token_bytes +
              (u.first_head + row % u.heads) * call.f.out.head_bytes;
+  if (call.takes) {
+    const float2 other = load_two(to, call.out_dtype, column);
+    first += end.keep * other.x;
+    second += end.keep * other.y;
+  }
   store_two(to, call.out_dtype, column, first, second);
 }
 

@@ -23,9 +23,9 @@ __device__ inline Item make_item(const Work& work, const Mask& mask, const Batch
   item.first_token = index * work.tokens;
   item.tokens = min(work.tokens, rows - item.first_token);
   const Interval seen = visible_to_rows(mask, is_causal(mask, batch, req), keys, keys - rows + item.first_token, item.tokens);
-  item.key_begin = seen.begin;
-  item.key_end = seen.end;
-  item.tiles = max(1, (seen.end - seen.begin + work.keys - 1) / work.keys);
+  item.key_begin = max(seen.begin, shared_keys(mask, batch, req));
+  item.key_end = max(seen.end, item.key_begin);
+  item.tiles = max(1, (item.key_end - item.key_begin + work.keys - 1) / work.keys);
   return item;
 }
 
@@ -38,6 +38,35 @@ __device__ inline Place place_at(const Work& work, int num_items, int64_t at) {
   place.head = static_cast<int>(rest / place.first.tiles);
   place.tile = static_cast<int>(rest % place.first.tiles);
   return place;
+}
+
+// Deals the line of `num_items` items and `num_tiles` tiles of one head unit to the blocks. Every thread of the block calls it, after a
+// barrier behind the last store to items and before.
+__device__ inline void deal(const Work& work, int64_t num_items, int64_t num_tiles) {
+  const int64_t all = num_tiles * work.head_units;
+  const int used = static_cast<int>(min(static_cast<int64_t>(work.num_blocks), (all + work.min_tiles - 1) / work.min_tiles));
+  for (int b = threadIdx.x; b <= work.num_blocks; b += kScheduleThreads) {
+    Place place{};
+    place.item = static_cast<int32_t>(num_items);
+    if (b < used) place = place_at(work, static_cast<int>(num_items), all * b / used);
+    if (work.invariant && place.tile > 0) {  // the whole unit belongs to the block in which it begins
+      place.tile = 0;
+      if (++place.head == work.head_units) {
+        place.head = 0;
+        ++place.item;
+      }
+      if (place.item < num_items) place.first = work.items[place.item];
+    }
+    work.places[b] = place;
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; b + 1 < used; b += kScheduleThreads) {
+    const Place next = work.places[b + 1], own = work.places[b];
+    if (next.tile == 0 || (own.item == next.item && own.head == next.head && own.tile > 0)) continue;
+    // Block p begins at floor(all p / used): the last one before the unit's end.
+    const int64_t end = all * (b + 1) / used + next.first.tiles - next.tile;
+    work.places[b].merge_last = static_cast<int32_t>((end * used + all - 1) / all - 1);
+  }
 }
 
 __global__ void __launch_bounds__(kScheduleThreads) schedule(const Work work, const Mask mask, const Batch batch, Batch* kept) {
@@ -65,30 +94,7 @@ __global__ void __launch_bounds__(kScheduleThreads) schedule(const Work work, co
     num_tiles += total;
   }
   __syncthreads();
-  const int64_t all = num_tiles * work.head_units;
-  const int used = static_cast<int>(min(static_cast<int64_t>(work.num_blocks), (all + work.min_tiles - 1) / work.min_tiles));
-  for (int b = threadIdx.x; b <= work.num_blocks; b += kScheduleThreads) {
-    Place place{};
-    place.item = static_cast<int32_t>(num_items);
-    if (b < used) place = place_at(work, static_cast<int>(num_items), all * b / used);
-    if (work.invariant && place.tile > 0) {  // the whole unit belongs to the block in which it begins
-      place.tile = 0;
-      if (++place.head == work.head_units) {
-        place.head = 0;
-        ++place.item;
-      }
-      if (place.item < num_items) place.first = work.items[place.item];
-    }
-    work.places[b] = place;
-  }
-  __syncthreads();
-  for (int b = threadIdx.x; b + 1 < used; b += kScheduleThreads) {
-    const Place next = work.places[b + 1], own = work.places[b];
-    if (next.tile == 0 || (own.item == next.item && own.head == next.head && own.tile > 0)) continue;
-    // Block p begins at floor(all p / used): the last one before the unit's end.
-    const int64_t end = all * (b + 1) / used + next.first.tiles - next.tile;
-    work.places[b].merge_last = static_cast<int32_t>((end * used + all - 1) / all - 1);
-  }
+  deal(work, num_items, num_tiles);
 }
 
 }  // namespace anyattn::flash::sm80

@@ -50,6 +50,17 @@ constexpr Tile tile_of(int head, bool prefill) {
   return {};
 }
 
+// How the heads and tokens of a problem fill a tile.
+struct Cut {
+  int heads;       // query heads in a unit
+  int tokens;      // query tokens in a unit
+  int head_units;  // units over all heads
+};
+constexpr Cut cut_of(const Tile& tile, const Problem& problem) {
+  const int group = problem.group(), pieces = (group + tile.rows - 1) / tile.rows, heads = (group + pieces - 1) / pieces;
+  return {heads, tile.rows / heads, problem.num_kv_heads * ((group + heads - 1) / heads)};
+}
+
 // Rows of one request that are worked on together, and the keys that some of them see. At least one tile, so that rows without
 // a key are visited and written too.
 struct Item {

@@ -23,8 +23,8 @@ __device__ inline Item make_item(const PlanArgs& a, int req, int index) {
   item.first_position = item.keys - rows + index * a.tokens;
   item.causal = is_causal(a.mask, a.batch, req);
   const Interval seen = visible_to_rows(a.mask, item.causal, item.keys, item.first_position, item.tokens);
-  item.begin = seen.begin / kChunk;
-  item.end = (seen.end + kChunk - 1) / kChunk;
+  item.begin = max(seen.begin, shared_keys(a.mask, a.batch, req)) / kChunk;
+  item.end = max(item.begin, (seen.end + kChunk - 1) / kChunk);
   const int64_t row = req * a.batch.table_stride;
   item.table_low = static_cast<int32_t>(row);
   item.table_high = static_cast<int32_t>(row >> 32);
