@@ -36,16 +36,20 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.slack = 2;  // a cut costs a merge of a few microseconds, an idle program the bytes it does not ask for
   min_blocks = 2;
   if (!scalar && tile.warps_n == 4 && cfg.head_size <= 128 && tile.columns <= 128) {
-    // H200, 64 x 2048 of head 128: two tiles in flight and q in registers 139 us, three tiles 140; 1 x 8192 19.6 and 20.5. Codes
-    // keep the issue slots busy, so more programs share a multiprocessor: E4M3 125 us with four, 136 with three, 163 with two.
-    tile.keys = 64;
+    // H200, 64 x 2048 of head 128: two tiles in flight and q in registers 139 us, three tiles 140; 1 x 8192 19.6 and 20.5.
+    // E4M3: four programs a multiprocessor 82 us, three 84. Integer codes: 8 rows, a warp's 32 keys are one product; 8 bits fit
+    // three times (83 us; twice with three tiles in flight 81), 4 bits four times (73, so with three).
+    const bool integers = (cfg.rows == kRowsInt8Scaled || cfg.rows == kRowsInt4Scaled) && cfg.head_size_v % 8 == 0;
+    tile.keys = integers ? 128 : 64;
+    if (integers) tile.rows = 8;
     tile.keep_query = code_bits(cfg.rows) == 16;
-    const int blocks = code_bits(cfg.rows) == 8 ? 4 : 2;
-    if (fit_stages(cfg, tile, shared, code_bits(cfg.rows) == 4 ? 3 : 2, blocks) && tile.stages >= 2) {
+    const int blocks = code_bits(cfg.rows) == 16 ? 2 : cfg.rows == kRowsInt8Scaled ? 3 : 4;
+    if (fit_stages(cfg, tile, shared, 2, blocks) && tile.stages >= 2) {
       min_blocks = blocks;
       return;
     }
     tile.keep_query = 0;
+    tile.rows = 16;
   }
   for (tile.keys = 64; tile.keys >= 32; tile.keys /= 2) {
     if (fit_stages(cfg, tile, shared, 3, 2) && tile.stages >= 2) return;
@@ -128,7 +132,7 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
     fill_units(cfg, tile);
     tile.slots = std::min(kMaxSlots, static_cast<int>(facts.num_multiprocessors) * spec.min_blocks[i]);
     tile.min_query = i == 0 ? 0 : spec.lanes[0].max_query + 1;
-    tile.max_query = spec.num_lanes == 2 && i == 0 ? tile.tokens : kAll;
+    tile.max_query = spec.num_lanes == 2 && i == 0 ? std::max(tile.tokens, 16 / tile.heads) : kAll;
   }
 }
 

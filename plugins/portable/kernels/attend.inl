@@ -89,6 +89,7 @@ AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
 
 // Lanes that are a power of two share a row, each taking every so many pieces of it: no division, and few addresses.
 AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
+  if (kFlat) return tiles.fill_flat(stage, a.k, a.v, u.kv_head);
   const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
   AA_UNROLL_COPIES
   for (int n = 0; n < (tile.keys + kRowsK - 1) / kRowsK * kPerLaneK; ++n) {
@@ -183,7 +184,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     if (s < steps) load_keys(a, u, tiles, s);
     commit_loads();
   }
-  if (cfg.rows == kRowsInt4Scaled) rotate_query(tiles);
+  prepare_query(tiles);
   for (int step = 0; step < steps; ++step) {
     const int first = u.first_key + step * tile.keys, stage = step % tile.stages, next = step + tile.stages - 1;
     if (tile.stages > 1) {
@@ -223,7 +224,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       float sum = 0;
       AA_UNROLL
       for (int j = 0; j < kLaneSeen; ++j) {
-        s.at[i][j] = exp2_of(s.at[i][j] * factor - base);
+        s.at[i][j] = exp2_of(s.at[i][j] * factor - (base - kLift));
         sum += s.at[i][j];
       }
       state.maximum[i] = top;
@@ -240,7 +241,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
   wait_loads(0);
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
-    state.maximum[i] *= factor;
+    state.maximum[i] = state.maximum[i] * factor - kLift;
     state.sum[i] = row_sum(state.sum[i]);
   }
   if (cfg.rows == kRowsInt4Scaled) rotate_back(state.o);

@@ -15,7 +15,7 @@ AA_FN Item make_item(const BatchView& batch, int req, int index) {
   item.req = req;
   item.first_token = index * tile.tokens;
   item.tokens = least(tile.tokens, rows - item.first_token);
-  item.key_begin = item.key_end = 0;
+  item.key_begin = item.key_end = item.reserved[0] = item.reserved[1] = 0;
   const int keys = batch.seq_lens[req], first_position = keys - rows;
   const bool causal = is_causal(batch, req);
   for (int t = 0; t < item.tokens; ++t) {
@@ -26,8 +26,8 @@ AA_FN Item make_item(const BatchView& batch, int req, int index) {
     item.key_begin = first ? begin : least(item.key_begin, begin);
     item.key_end = first ? end : most(item.key_end, end);
   }
+  if (kFlat) item.key_begin -= item.key_begin % 8;  // rows are copied by eights
   item.tiles = (item.key_end - item.key_begin + tile.keys - 1) / tile.keys;
-  item.reserved[0] = item.reserved[1] = 0;
   return item;
 }
 

@@ -47,7 +47,7 @@ struct Config {
 
 // How one program cuts the work. Rows are query tokens x query heads of one kv head.
 struct Tile {
-  int rows;        // of q, 16 * warps_m * m_tiles
+  int rows;        // of q, 16 * warps_m * m_tiles; 8 where codes are multiplied as integers
   int keys;        // a step
   int columns;     // of v, a multiple of 16
   int warps_m;     // warps side by side over rows
@@ -171,9 +171,7 @@ struct GatherArgs {
   int32_t num_reqs, num_rows;
 };
 
-constexpr int kForever = 0x7fffffff;  // a key past every request
-
-constexpr int kWhole = -1, kMaxSorted = 1024;
+constexpr int kForever = 0x7fffffff, kWhole = -1, kMaxSorted = 1024;  // kForever: a key past every request
 constexpr int kMaxSlots = 1000, kMaxParts = kMaxSlots + 1, kFewParts = 4;
 
 constexpr int kMaxStates = 16;
@@ -218,7 +216,10 @@ constexpr int query_bytes(const Config& cfg, const Tile& tile) { return tile.row
 constexpr int tile_pitch(const Config& cfg, int size) {
   return odd_pitch(code_bytes(cfg, padded_to(size, row_step(cfg))) + (has_row_scales(cfg.rows) ? 16 : 0));
 }
+// Decode of integer codes: rows lie as a block has them, codes and scale without a gap, and integers are multiplied.
+constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
+  if (is_flat(cfg, tile)) return tile.keys * (row_bytes(cfg, cfg.head_size) + row_bytes(cfg, cfg.head_size_v));
   return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
 }
 constexpr int body_bytes(const Config& cfg, const Tile& tile) {
@@ -236,8 +237,7 @@ constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
 }
 
 // Programs that share the rows of one merge, and the threads of each. Wide rows are few and long.
-constexpr bool has_wide_rows(const Tile& tile) { return tile.columns >= 256; }
-constexpr int merge_shares(const Tile& tile) { return has_wide_rows(tile) ? 16 : tile.rows > 16 ? tile.rows / 8 : 4; }
-constexpr int merge_threads(const Tile& tile) { return has_wide_rows(tile) ? 512 : 128; }
+constexpr int merge_shares(const Tile& tile) { return tile.columns >= 256 ? 16 : tile.rows > 16 ? tile.rows / 8 : 4; }
+constexpr int merge_threads(const Tile& tile) { return tile.columns >= 256 ? 512 : 128; }
 
 }  // namespace anyattn::portable

@@ -4,9 +4,6 @@
 // apart; q's operands and the output's columns (column_of) follow the same order. Included by cuda.h.
 #pragma once
 
-constexpr bool kFloat8 =
-    cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
-constexpr bool kHalf = cfg.kind == kF16;
 constexpr unsigned kBoth = 0x00010001u;
 
 AA_FN unsigned fma_pair(unsigned a, unsigned b, unsigned c) {
@@ -22,7 +19,7 @@ constexpr unsigned kMagic = kBoth * (kHalf ? 0x6400u : 0x4300u);  // 1024 or 128
 
 // Is there a code among them that the fast way does not turn into its float? NaN, and of E5M2 also infinity.
 AA_FN bool has_special(const Four& m) {
-  if (!kFloat8 || (kHalf && cfg.rows == kRowsE5M2)) return false;
+  if (!kFloat8 || kConverts || (kHalf && cfg.rows == kRowsE5M2)) return false;
   constexpr unsigned kBits = 0x01010101u * (cfg.rows == kRowsE5M2 ? 0x7cu : 0x7fu);
   constexpr unsigned kLast = 0x01010101u * (cfg.rows == kRowsE5M2 ? 4u : 1u);
   unsigned any = 0;
@@ -37,9 +34,23 @@ AA_FN unsigned special_byte(unsigned pair, unsigned code, int shift) {
   return (pair & ~(0xffffu << shift)) | bits << shift;
 }
 
+// Two neighbouring 8-bit floats: the lower or the upper two of a word.
+AA_FN unsigned converted(unsigned word, int half) {
+  unsigned pair = 0;
+#if __CUDA_ARCH__ >= 890
+  const unsigned short two = (unsigned short)(word >> 16 * half);
+  if (cfg.rows == kRowsE5M2)
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(pair) : "h"(two));
+  else
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(two));
+#endif
+  return pair;
+}
+
 // Code number `i` of both halves of `word` as a pair of the query's kind; `zeros` are 4-bit rows' zero points with kMagic.
 AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special) {
   if (kPack == 1) return word;
+  if (kConverts) return converted(__byte_perm(word, 0, 0x3120), i);
   if (kPack == 4) return fma_pair((word >> 4 * i & 0x000f000fu) | kMagic, kOnes, zeros ^ kMinusZeros);
   const unsigned high = i == 0 ? word << 8 : word;
   if (cfg.rows == kRowsInt8Scaled) {
@@ -66,6 +77,8 @@ AA_FN float own_scale(const char* row, int codes, int group) {
 constexpr bool kOwnScales = has_row_scales(cfg.rows) || cfg.rows == kRowsRecord;
 AA_FN unsigned zero_of(const char* row, int codes) { return *(const unsigned*)(row + codes) & 15u; }
 
+#include "integers.h"
+
 // The rope part of a record is bfloat16 whatever the query's kind is.
 AA_FN unsigned of_rope(unsigned pair) {
   if (cfg.rows != kRowsRecord || !kHalf) return pair;
@@ -88,8 +101,8 @@ AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four
         const Half4 four = *(const Half4*)(rows[r] + half * 32 + lane() % 4 * 8);
         w[0] = four.at[0] | (unsigned)four.at[1] << 16;
         w[1] = four.at[2] | (unsigned)four.at[3] << 16;
-        q[half].at[r] = __byte_perm(w[0], w[1], 0x5410);
-        q[half].at[2 + r] = __byte_perm(w[0], w[1], 0x7632);
+        q[half].at[r] = kConverts ? w[0] : __byte_perm(w[0], w[1], 0x5410);
+        q[half].at[2 + r] = kConverts ? w[1] : __byte_perm(w[0], w[1], 0x7632);
       } else {
         const Chunk eight = *(const Chunk*)(rows[r] + half * 64 + lane() % 4 * 16);
         AA_UNROLL
@@ -102,12 +115,46 @@ AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four
   }
 }
 
+// bfloat16 rows of q as float16, in place: the largest value lies at 2^14, what it was divided by behind the row.
+AA_FN void widen_query(const Tiles& tiles) {
+  for (int row = thread() / 32; row < tile.rows; row += kThreads / 32) {
+    const QueryRow q = load_query_row(tiles, row);
+    unsigned largest = 0;
+    AA_UNROLL
+    for (int i = 0; i * 32 < kHead; ++i) largest = max(largest, bits_of(q.at[i]) & 0x7f800000u);
+    const int up = max((127 + 14) - (int)(__reduce_max_sync(~0u, largest) >> 23), 14 - 126);  // both ways a normal number
+    AA_UNROLL
+    for (int i = 0; i * 32 < kHead; ++i)
+      ((unsigned short*)tiles.q(row))[i * 32 + lane()] = f16_of(q.at[i] * float_of_bits((unsigned)(127 + min(up, 126)) << 23));
+    if (lane() == 0) *(float*)(tiles.q(row) + 2 * kHead) = float_of_bits((unsigned)(127 - min(up, 126)) << 23);
+  }
+}
+// Between two barriers once q has landed.
+AA_FN void prepare_query(const Tiles& tiles) {
+  if (!kRotated && !kWidened && !kFlat) return;
+  if (tile.stages == 1) commit_loads();
+  wait_loads(tile.stages > 1 ? tile.stages - 2 : 0);
+  barrier();
+  if constexpr (kFlat)
+    quantise_query(tiles);
+  else if constexpr (kWidened)
+    widen_query(tiles);
+  else
+    rotate_query(tiles);
+  barrier();
+}
+
 // All of q's operands, where they stay in registers.
 constexpr bool kKeepQuery = tile.keep_query && cfg.matrix && cfg.kind != kF32 && cfg.rows != kRowsRecord;
 struct QueryOperands {
+  ByteQuery bytes;
+  float factor[kLaneRows];  // of widened rows
   Four at[kKeepQuery ? query_parts(cfg) : 1][kKeepQuery ? tile.m_tiles : 1][kKeepQuery ? kHead / 16 : 1];
 };
 AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
+  if constexpr (kFlat) return load_bytes(tiles, q.bytes);
+  AA_UNROLL
+  for (int i = 0; kWidened && i < kLaneRows; ++i) q.factor[i] = *(const float*)(tiles.q(row_of(i)) + 2 * kHead);
   AA_UNROLL
   for (int part = 0; kKeepQuery && part < query_parts(cfg); ++part) AA_UNROLL
   for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL
@@ -164,6 +211,8 @@ AA_FN void dot_span(const Tiles& tiles, int stage, const QueryOperands& kept, in
           constexpr int kWord = kPackOf > 1 ? kPackOf / 2 : 1;  // operands that one word gives
           if (kPackOf == 1)
             b[e] = of_rope(k[n].at[first + e]);
+          else if (kConverts)
+            b[e] = converted(k[n].at[first + j], e);
           else
             b[e] = pair_of_codes(k[n].at[first + j / kWord], j % kWord * 2 + e, zeros[kHalves * n + half], special);
         }
@@ -195,6 +244,8 @@ AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores& s) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_qk(tiles, stage, s);
+  } else if constexpr (kFlat) {
+    byte_qk(tiles, stage, q.bytes, s.at[0]);
   } else if constexpr (cfg.rows == kRowsRecord) {
     clear(s);
     dot_span<1>(tiles, stage, q, kRecordRope, (cfg.head_size - kRecordLatent) / 16, kRecordLatent * 2, s);
@@ -214,6 +265,9 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores&
     } else {
       dot_span<kPack>(tiles, stage, q, 0, kCodesK / 32, 0, s);
     }
+    AA_UNROLL
+    for (int i = 0; kWidened && i < kLaneRows; ++i) AA_UNROLL
+    for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] *= q.factor[i];
   }
 }
 
@@ -253,6 +307,8 @@ AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const S
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_pv(tiles, stage, column, p, o);
+  } else if constexpr (kFlat) {
+    byte_pv(tiles, stage, p.at[0], o.at[0]);
   } else {
     constexpr int kStep = 16 * kPack;  // columns of one load
     AA_UNROLL

@@ -87,6 +87,19 @@ AA_FN void wait_loads(int pending) {
   if (pending == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
 }
 
+// 8-bit floats become float16 in one instruction. Then q and the probabilities are float16 too, scaled so that its range
+// takes them: q's rows each by a power of two, the probabilities by 2^kLift.
+constexpr bool kFloat8 =
+    cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
+#if __CUDA_ARCH__ >= 890
+constexpr bool kConverts = cfg.matrix && !cfg.latent && kFloat8 && cfg.kind != kF32 &&
+                           (cfg.kind == kF16 || cfg.rows != kRowsE4M3Scaled);  // scales of rows have bfloat16's range
+#else
+constexpr bool kConverts = false;
+#endif
+constexpr bool kWidened = kConverts && cfg.kind == kBF16, kHalf = cfg.kind == kF16 || kWidened;
+constexpr float kLift = kConverts ? 14 : 0;
+
 #include "simt.h"
 
 struct Four {
@@ -107,7 +120,7 @@ AA_FN Four load_transposed(SharedAt row) {
   return m;
 }
 AA_FN void multiply(float& c0, float& c1, float& c2, float& c3, const Four& a, unsigned b0, unsigned b1) {
-  if (cfg.kind == kBF16)
+  if (!kHalf)
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
         : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
@@ -118,7 +131,7 @@ AA_FN void multiply(float& c0, float& c1, float& c2, float& c3, const Four& a, u
 }
 AA_FN unsigned pair_of(float low, float high) {
   unsigned pair;
-  if (cfg.kind == kBF16)
+  if (!kHalf)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   else
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

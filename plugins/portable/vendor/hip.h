@@ -77,8 +77,15 @@ AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
 AA_FN void commit_loads() {}
 AA_FN void wait_loads(int) {}
 
+constexpr float kLift = 0;
 #include "simt.h"
 
+AA_FN void prepare_query(const Tiles& tiles) {
+  if (!kRotated) return;
+  barrier();
+  rotate_query(tiles);
+  barrier();
+}
 struct QueryOperands {};
 AA_FN void keep_query(const Tiles&, QueryOperands&) {}
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands&, Scores& s) { scalar_qk(tiles, stage, s); }

@@ -7,6 +7,8 @@ static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 static constexpr int kLaneRows = kHostRows, kLaneKeys = kHostKeys, kLaneSeen = kHostKeys, kThreads = 1, kLookups = kHostKeys,
                      kMergeThreads = 1;
+static constexpr bool kFlat = false;
+static constexpr float kLift = 0;
 static constexpr int kRowLanes = 1, kScaleBytes = 0;  // rows of keys are filled whole, their scales counted in
 static constexpr int kLanesK = 1, kPerLaneK = 1, kRowsK = 1, kLanesV = 1, kPerLaneV = 1, kRowsV = 1;
 static constexpr float kScoreFactor = 1;
@@ -134,6 +136,7 @@ struct Tiles {
     if (offset >= 0) return program->read_row(from + offset, head_size, 0, head, k(0) + row, kHostKeys);
     for (int e = 0; e < head; ++e) k(e)[row] = 0.f;
   }
+  void fill_flat(int, const Rows&, const Rows&, int) const {}
   void fill_scales(int, int, const char*, const char*, int64_t, int64_t) const {}
   void fill_v(int, int row, int, int column, const char* from, int64_t offset) const {
     if (offset >= 0) return program->read_row(from + offset, head_size_v, column, columns, v(row), 1);
@@ -141,7 +144,7 @@ struct Tiles {
   }
 };
 
-void rotate_query(const Tiles&) const {}
+void prepare_query(const Tiles&) const {}
 void rotate_back(Accumulator&) const {}
 
 void keep_query(const Tiles&, QueryOperands&) const {}

@@ -18,9 +18,14 @@ constexpr int kPieceK = piece_of(row_bytes(cfg, cfg.head_size)), kPieceV = piece
 constexpr int power_of_two_in(int n) { return n % 64 == 0 ? 32 : n & -n; }
 constexpr int kLanesK = power_of_two_in(kCodesK / kPieceK), kPerLaneK = kCodesK / kPieceK / kLanesK;
 constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
-constexpr int kPitchQ = query_pitch(cfg), kPitchK = tile_pitch(cfg, cfg.head_size), kPitchV = tile_pitch(cfg, tile.columns);
+constexpr bool kFlat = is_flat(cfg, tile);
+constexpr int kPitchQ = query_pitch(cfg);
+constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile_pitch(cfg, cfg.head_size);
+constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
 constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
+// Neighbouring columns of the output that a lane has one accumulator apart.
+constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kPack;
 constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
 constexpr bool kRotated = cfg.rows == kRowsInt4Scaled;
 constexpr int kHalfRotation =
@@ -29,7 +34,7 @@ constexpr float kScoreFactor = kRotated ? (float)kHalfRotation / cfg.head_size :
 constexpr int kWarpKeys = tile.keys / tile.warps_n;
 constexpr int kWarpColumns = tile.share ? tile.columns / tile.warps_n : tile.columns;
 constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;  // whose probabilities a warp multiplies with V
-constexpr int kLaneRows = 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneSeen = kSeenKeys / 4;
+constexpr int kLaneRows = kFlat ? 1 : 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneSeen = kSeenKeys / 4;
 constexpr int kLaneColumns = kWarpColumns / 4;
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
 constexpr int kWeightsBytes = weights_bytes(cfg, tile);
@@ -53,14 +58,17 @@ AA_FN int lane() { return thread() % 32; }
 AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
 AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
 AA_FN int row_of(int i) { return (warp_m() * tile.m_tiles + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
-AA_FN int key_of(int j) { return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2; }
+AA_FN int key_of(int j) {
+  if (kFlat) return warp_n() * kWarpKeys + lane() % 4 * kLaneKeys + j;
+  return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
+}
 AA_FN int seen_key_of(int j) { return tile.share ? j / 2 * 8 + lane() % 4 * 2 + j % 2 : key_of(j); }
 AA_FN int first_column() { return tile.share ? warp_n() * kWarpColumns : 0; }
-// Columns of a lane in ascending order, and the accumulator of each: kPack * 2 neighbours of every kPack * 8.
+// Columns of a lane in ascending order, and the accumulator of each: kSpread * 2 neighbours of every kSpread * 8.
 AA_FN int column_of(int c) {
-  return first_column() + c / (2 * kPack) * (8 * kPack) + lane() % 4 * (2 * kPack) + c % (2 * kPack);
+  return first_column() + c / (2 * kSpread) * (8 * kSpread) + lane() % 4 * (2 * kSpread) + c % (2 * kSpread);
 }
-AA_FN constexpr int slot_of(int c) { return c / (2 * kPack) * (2 * kPack) + c % kPack * 2 + c / kPack % 2; }
+AA_FN constexpr int slot_of(int c) { return c / (2 * kSpread) * (2 * kSpread) + c % kSpread * 2 + c / kSpread % 2; }
 AA_FN unsigned word_at(const char* at) { return *(const unsigned*)at; }  // of a tile's row, or a record
 AA_FN int row_lane() { return lane(); }
 AA_FN int row_group() { return thread() / 32; }
@@ -222,6 +230,30 @@ struct Tiles {
     else
       v(stage, row)[at] = inside && offset >= 0 ? base_of[offset + first] : 0;
   }
+  // Flat rows, by eights: a whole number of 16-byte pieces where the block has a head's rows one after the other.
+  AA_FN void fill_flat(int stage, const Rows& k, const Rows& v, int kv_head) const {
+    fill_plane<kPitchK>(stage, 0, k_at(stage, 0), k, kv_head);
+    fill_plane<kPitchV>(stage, 1, v_at(stage, 0), v, kv_head);
+  }
+  template <int kBytes>
+  AA_FN void fill_plane(int stage, int plane, int to, const Rows& rows, int kv_head) const {
+    constexpr int kWarps = kThreads / 32, kPieces = kBytes / 2;
+    const char* from = rows.data + (int64_t)kv_head * rows.head_bytes + lane() * 16;
+    const int64_t* at_rows = offsets(stage) + plane + thread() / 32 * 16;
+    const SharedAt at = start + to + thread() / 32 * (8 * kBytes);
+    if (rows.token_bytes == kBytes) {
+      AA_UNROLL
+      for (int n = 0; n < tile.keys / 8 / kWarps; ++n) AA_UNROLL
+      for (int i = 0; i < (kPieces + 31) / 32; ++i)
+        if ((i + 1) * 32 <= kPieces || lane() < kPieces - i * 32)
+          load_chunk<16>(at + (n * kWarps * 8 * kBytes + i * 512) + lane() * 16, from + i * 512, at_rows[n * kWarps * 16]);
+      return;
+    }
+    for (int row = 0; row < tile.keys / kWarps; ++row)
+      for (int piece = lane() * 4; piece < kBytes; piece += 128)
+        load_chunk<4>(at + (row / 8 * kWarps * 8 + row % 8) * kBytes + piece, from + piece - lane() * 16,
+                      at_rows[(row / 8 * kWarps * 8 + row % 8) * 2]);
+  }
   AA_FN void fill_scales(int stage, int row, const char* k_of, const char* v_of, int64_t k_offset, int64_t v_offset) const {
     load_chunk<4>(start + (k_at(stage, row) + kCodesK), k_of + kRowCodesK, k_offset);
     if constexpr (kPieceV >= 4)
@@ -231,31 +263,39 @@ struct Tiles {
   }
 };
 
-// q in the keys' rotation, in float32 a row a warp; kept as its rounded value and what that leaves.
+// A row of q as its warp's lanes hold it, in the keys' rotation where they have one.
+struct QueryRow {
+  float at[kHead > kMaxRotated ? (kHead + 31) / 32 : kMaxRotated / 32];
+};
+AA_FN QueryRow load_query_row(const Tiles& tiles, int row) {
+  QueryRow q = {};
+  AA_UNROLL
+  for (int i = 0; i * 32 < cfg.head_size; ++i) {
+    const int e = i * 32 + lane();
+    if (e < cfg.head_size) q.at[i] = load_any(cfg.kind, tiles.q(row), e);
+    if (kRotated) q.at[i] = signed_by_rotation(q.at[i], e);
+  }
+  if (!kRotated) return q;
+  hadamard(q.at, cfg.head_size);
+  AA_UNROLL
+  for (int i = 0; i * 32 < cfg.head_size; ++i) q.at[i] = i * 32 + lane() < cfg.head_size ? q.at[i] * (1.f / kHalfRotation) : 0;
+  return q;
+}
+// In float32 a row a warp; kept as its rounded value and what that leaves.
 AA_FN void rotate_query(const Tiles& tiles) {
-  wait_loads(0);
-  barrier();
   for (int row = thread() / 32; row < tile.rows; row += kThreads / 32) {
-    float y[kMaxRotated / 32] = {};
-    AA_UNROLL
-    for (int i = 0; i * 32 < cfg.head_size; ++i) {
-      const int e = i * 32 + lane();
-      if (e < cfg.head_size) y[i] = signed_by_rotation(load_any(cfg.kind, tiles.q(row), e), e);
-    }
-    hadamard(y, cfg.head_size);
+    const QueryRow q = load_query_row(tiles, row);
     AA_UNROLL
     for (int i = 0; i * 32 < kHead; ++i) {
       const int e = i * 32 + lane();
-      const float value = e < cfg.head_size ? y[i] * (1.f / kHalfRotation) : 0;
-      store_any(cfg.kind, tiles.q(row), e, value);
-      if (query_parts(cfg) == 2) store_any(cfg.kind, tiles.q(row, 1), e, value - load_any(cfg.kind, tiles.q(row), e));
+      store_any(cfg.kind, tiles.q(row), e, q.at[i]);
+      if (query_parts(cfg) == 2) store_any(cfg.kind, tiles.q(row, 1), e, q.at[i] - load_any(cfg.kind, tiles.q(row), e));
     }
   }
-  barrier();
 }
-// The output out of it. A lane's columns are neighbours up to 2 kPack, then come four lanes, then the rest.
+// The output out of it. A lane's columns are neighbours up to 2 kSpread, then come four lanes, then the rest.
 AA_FN void rotate_back(Accumulator& o) {
-  constexpr int kNear = 2 * kPack;
+  constexpr int kNear = 2 * kSpread;
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
     float(&y)[kLaneColumns] = o.at[i];
