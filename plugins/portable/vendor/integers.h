@@ -23,6 +23,7 @@ AA_FN void quantise_query(const Tiles& tiles) {
     AA_UNROLL
     for (int i = 0; i * 32 < kHead; ++i) largest = max(largest, bits_of(q.at[i]) & 0x7fffffffu);
     largest = __reduce_max_sync(~0u, largest);
+    warp_barrier();  // other lanes' bytes take the place of what this one has read
     const bool finite = largest < 0x7f800000u, none = largest < bits_of(1e-30f);
     const float top = float_of_bits(largest), factor = none || !finite ? 0 : 32512 / top;
     int sum = 0;
