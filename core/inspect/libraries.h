@@ -69,7 +69,7 @@ class LibrarySearch {
   const Places places_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::string>> cache_;  // name -> paths, of the linker's cache
-  std::map<std::string, std::string> canonical_;  // of what was found, by the path that was asked for
+  std::map<std::string, std::string> canonical_;           // of what was found, by the path that was asked for
   std::map<std::string, std::shared_ptr<const Contents>> contents_;
 };
 
