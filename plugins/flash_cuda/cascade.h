@@ -30,7 +30,8 @@ struct CascadeModel {
     return read_us * static_cast<float>(requests) * static_cast<float>(keys);
   }
   ANYATTN_FLASH_BOTH float with(int rows, int keys) const {
-    return product_us * static_cast<float>((rows + tile_tokens - 1) / tile_tokens) * static_cast<float>(keys) + fixed_us;
+    const int tiles = (rows + tile_tokens - 1) / tile_tokens;
+    return product_us * static_cast<float>(tiles) * static_cast<float>(keys) + fixed_us;
   }
   ANYATTN_FLASH_BOTH bool pays(int requests, int rows, int keys) const {
     return keys >= kSharedStep && with(rows, keys) < without(requests, keys);

@@ -111,7 +111,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec) {
   const bool other_float = spec.cfg.rows <= kBF16 && spec.cfg.rows != spec.cfg.kind;  // has more range or digits than q's kind
-  spec.cfg.matrix = vendor::kMatrixCores && host.option("products", "auto") != "scalar" && !other_float;
+  spec.cfg.matrix = !other_float && vendor::kMatrixCores && host.option("products", "auto") != "scalar";
   const Config& cfg = spec.cfg;
   const bool scalar = !cfg.matrix || cfg.kind == kF32;
   constexpr int kAll = std::numeric_limits<int>::max();

@@ -107,7 +107,7 @@ void ChangedConfig::set(const std::string& path, const std::string& yaml) {
   };
   std::erase_if(values_, under);
   // Beside the last one that shares all but the last word.
-  const std::string beside = path.substr(0, path.find_last_of(".") + 1);
+  const std::string beside = path.substr(0, path.find_last_of('.') + 1);
   const auto last =
       std::find_if(values_.rbegin(), values_.rend(), [&](const auto& value) { return value.first.starts_with(beside); });
   values_.insert(last.base(), {path, yaml});
