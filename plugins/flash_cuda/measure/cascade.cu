@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built plugin with and without the pass over a shared prefix: compared with each other, then timed. No part of the build:
-//   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include -I plugins/flash_cuda plugins/flash_cuda/measure/cascade.cu -o cascade
+//   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include -I plugins -I plugins/flash_cuda plugins/flash_cuda/measure/cascade.cu -o cascade
 //   ./cascade PLUGIN.so check | border | few | all | empty
 // 32 query and 8 kv heads of 128, bfloat16, blocks of 64; every call with tables of its own until the keys are 256 MiB.
 #include <cuda_bf16.h>
@@ -17,17 +17,11 @@
 
 #include "anyattn/plugin.h"
 #include "cascade.h"
-
-#define CHECK(x)                                                                        \
-  do {                                                                                  \
-    const cudaError_t code = (x);                                                       \
-    if (code != cudaSuccess) {                                                          \
-      std::fprintf(stderr, "%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(code)); \
-      std::exit(1);                                                                     \
-    }                                                                                   \
-  } while (0)
+#include "cuda_common/measure.cuh"
 
 namespace {
+
+using namespace anyattn::measure;
 
 constexpr int kHeads = 32, kKvHeads = 8, kHead = 128, kBlock = 64;
 constexpr int64_t kBlockElements = 2ll * kBlock * kKvHeads * kHead;
@@ -42,12 +36,7 @@ void good(int32_t status, const char* what) {
 
 __global__ void draw(__nv_bfloat16* to, uint64_t count, uint64_t seed) {  // N(0, 1)
   for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
-    uint64_t x = seed + i;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-    x ^= x >> 31;
-    const float u = static_cast<float>((x & 0xffffff) + 1) / 16777217.0f, v = static_cast<float>(x >> 40) / 16777216.0f;
-    to[i] = static_cast<__nv_bfloat16>(sqrtf(-2 * logf(u)) * cospif(2 * v));
+    to[i] = static_cast<__nv_bfloat16>(normal(seed + 2 * i, seed + 2 * i + 1));
   }
 }
 
@@ -271,8 +260,7 @@ struct Calls {
     }
     CHECK(cudaGraphExecDestroy(exec));
     CHECK(cudaGraphDestroy(graph));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
+    return median(times);
   }
   std::vector<float> result(cudaStream_t stream) {
     const size_t count = static_cast<size_t>(data.tokens) * kHeads * kHead;

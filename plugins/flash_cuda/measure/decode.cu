@@ -17,31 +17,18 @@
 #include <vector>
 
 #include "cuda_common/mbarrier.cuh"
+#include "cuda_common/measure.cuh"
 #include "params.h"
-
-#define CHECK(x)                                                                        \
-  do {                                                                                  \
-    const cudaError_t code = (x);                                                       \
-    if (code != cudaSuccess) {                                                          \
-      std::fprintf(stderr, "%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(code)); \
-      std::exit(1);                                                                     \
-    }                                                                                   \
-  } while (0)
 
 namespace {
 
 using namespace anyattn::flash;
+using namespace anyattn::measure;
 
-__device__ uint32_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return static_cast<uint32_t>((x ^ (x >> 31)) >> 16);
-}
 template <class T>
 __global__ void draw(T* to, uint64_t count, uint64_t seed) {  // N(0, 1)
   for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
-    const float u = (mix(seed + 2 * i) % 16777216 + 1) / 16777217.0f, v = mix(seed + 2 * i + 1) % 16777216 / 16777216.0f;
-    to[i] = static_cast<T>(sqrtf(-2 * logf(u)) * cospif(2 * v));
+    to[i] = static_cast<T>(normal(seed + 2 * i, seed + 2 * i + 1));
   }
 }
 
@@ -174,11 +161,6 @@ T* device(const std::vector<T>& values) {
   T* const to = device<T>(values.size());
   CHECK(cudaMemcpy(to, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
   return to;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 Device facts;

@@ -19,20 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "cuda_common/measure.cuh"
 #include "flash_cuda/params.h"
-
-#define CHECK(x)                                                                        \
-  do {                                                                                  \
-    const cudaError_t code = (x);                                                       \
-    if (code != cudaSuccess) {                                                          \
-      std::fprintf(stderr, "%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(code)); \
-      std::exit(1);                                                                     \
-    }                                                                                   \
-  } while (0)
 
 namespace {
 
 using namespace anyattn::flash;
+using namespace anyattn::measure;
 
 struct Request {
   int query_len, seq_len;
@@ -46,11 +39,6 @@ struct Case {
   int padding = 0;  // rows past the last request
 };
 
-__device__ uint32_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return static_cast<uint32_t>((x ^ (x >> 31)) >> 16);
-}
 __device__ uint16_t bits_of(float x, int dtype) {
   return dtype == kBF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(x)) : __half_as_ushort(__float2half_rn(x));
 }
@@ -60,8 +48,7 @@ __device__ float value_of(uint16_t bits, int dtype) {
 __global__ void draw(uint16_t* to, uint64_t count, uint64_t seed, int dtype) {  // N(0, 1)
   for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
     const uint64_t x = (seed * 1000003 + i) * 0x9E3779B97F4A7C15ull;
-    const float u = (mix(x) % 16777216 + 1) / 16777217.0f, w = mix(x + 77) % 16777216 / 16777216.0f;
-    to[i] = bits_of(sqrtf(-2 * logf(u)) * cospif(2 * w), dtype);
+    to[i] = bits_of(normal(x, x + 77), dtype);
   }
 }
 
@@ -420,8 +407,7 @@ double time(Scene& scene, bool rested, double budget) {
     CHECK(cudaEventElapsedTime(&ms, begin, end));
     times.push_back(ms / scene.k_copies.size());
   }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
+  return median(times);
 }
 
 void points(const Device& device, bool rested, double budget, int block_size, bool all) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times the backends of a plugin file on the first CUDA device: decode in graphs over cold tables, prefill rested. Checks
 // every point against float32 first (caches with codes: against the rows before they were coded). No part of the build:
-//   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include plugins/portable/measure/points.cu -o points
+//   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include -I plugins plugins/portable/measure/points.cu -o points
 //   ./points FILE.so decode | prefill | mla [BATCHxCONTEXT]... [FORMAT]...
 #include <anyattn/plugin.h>
 #include <cuda_runtime.h>
@@ -19,16 +19,11 @@
 #include <string>
 #include <vector>
 
-#define CHECK(x)                                                                        \
-  do {                                                                                  \
-    const cudaError_t code = (x);                                                       \
-    if (code != cudaSuccess) {                                                          \
-      std::fprintf(stderr, "%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(code)); \
-      std::exit(1);                                                                     \
-    }                                                                                   \
-  } while (0)
+#include "cuda_common/measure.cuh"
 
 namespace {
+
+using namespace anyattn::measure;
 
 // What is asked: Llama-3.1-8B's heads, or DeepSeek-V3's latent ones.
 struct Model {
@@ -58,15 +53,9 @@ void ok(int32_t status, const char* what) {
   std::exit(1);
 }
 
-__device__ uint32_t mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return static_cast<uint32_t>((x ^ (x >> 31)) >> 16);
-}
 __global__ void draw(uint16_t* to, uint64_t count, uint64_t seed) {  // N(0, 1), bfloat16
   for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
-    const float u = (mix(seed + 2 * i) % 16777216 + 1) / 16777217.0f, v = mix(seed + 2 * i + 1) % 16777216 / 16777216.0f;
-    to[i] = static_cast<uint16_t>((__float_as_uint(sqrtf(-2 * logf(u)) * cospif(2 * v)) + 0x8000u) >> 16);
+    to[i] = static_cast<uint16_t>((__float_as_uint(normal(seed + 2 * i, seed + 2 * i + 1)) + 0x8000u) >> 16);
   }
 }
 __device__ float wide(uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
@@ -145,11 +134,6 @@ anyattn_host host_table() {
   host.num_workers = 1;
   host.cpu = &cpu;
   return host;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 struct Tensor {
