@@ -1,54 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA device that is not here: its facts by the option `architecture`, its memory the host's. `anyattn warm --arch` loads it by
 // path, so that backends which compile at run time fill a cache for it; it lies in no folder that is searched.
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
+#include "anyattn/absent_device.hpp"
 #include "anyattn/host.hpp"
 #include "anyattn/plugin.hpp"
 #include "anyattn/util.h"
 
 namespace {
 
-struct Row {
-  const char* architecture;
-  uint32_t major, minor, multiprocessors, shared_memory;  // of the largest card of the kind; bytes a block may opt in to
-};
-constexpr Row kRows[] = {{"sm_80", 8, 0, 108, 163 << 10}, {"sm_86", 8, 6, 84, 99 << 10},     {"sm_89", 8, 9, 142, 99 << 10},
-                         {"sm_90", 9, 0, 132, 227 << 10}, {"sm_100", 10, 0, 148, 227 << 10}, {"sm_120", 12, 0, 188, 99 << 10}};
-
-const Row* row_of(const anyattn_host* host) {
-  const anyattn::Host own(host);
-  for (const Row& row : kRows)
-    if (own.option("architecture", "") == row.architecture) return &row;
-  return nullptr;
+std::optional<anyattn_device_facts> asked(const anyattn_host* host) {
+  return anyattn::absent_cuda_device(anyattn::Host(host).option("architecture", ""));
 }
 
 int32_t enumerate(const anyattn_host* host, uint32_t* count, anyattn_error* why) {
-  *count = row_of(host) ? 1 : 0;
+  *count = asked(host) ? 1 : 0;
   if (*count == 1) return ANYATTN_OK;
-  return anyattn_error_set(why, ANYATTN_OK,
-                           "absent device: architecture %s; allowed: sm_80, sm_86, sm_89, sm_90, sm_100, sm_120",
-                           std::string(anyattn::Host(host).option("architecture", "(none)")).c_str());
+  return anyattn_error_set(why, ANYATTN_OK, "absent device: architecture %s; allowed: %s",
+                           std::string(anyattn::Host(host).option("architecture", "(none)")).c_str(),
+                           anyattn::kAbsentCudaDevices);
 }
 
 int32_t facts(const anyattn_host* host, int32_t, anyattn_device_facts* out, anyattn_error* error) {
-  const Row* row = row_of(host);
-  if (!row) return anyattn_error_set(error, ANYATTN_NOT_FOUND, "absent device: the option architecture names none");
-  anyattn_device_facts own{};
-  own.struct_size = out->struct_size < ANYATTN_DEVICE_FACTS_SIZE ? out->struct_size : ANYATTN_DEVICE_FACTS_SIZE;
-  own.device_kind = ANYATTN_DEVICE_CUDA;
-  own.arch_major = row->major;
-  own.arch_minor = row->minor;
-  own.num_multiprocessors = row->multiprocessors;
-  own.warp_size = 32;
-  own.shared_memory_per_block = row->shared_memory;
-  own.memory_bytes = uint64_t{1} << 36;
-  own.features = ANYATTN_DEVICE_HAS_GRAPHS;
-  own.architecture = row->architecture;
-  own.name = "absent device";
-  std::memcpy(out, &own, own.struct_size);
+  std::optional<anyattn_device_facts> own = asked(host);
+  if (!own) return anyattn_error_set(error, ANYATTN_NOT_FOUND, "absent device: the option architecture names none");
+  own->struct_size = std::min(out->struct_size, own->struct_size);
+  std::memcpy(out, &*own, own->struct_size);
   return ANYATTN_OK;
 }
 

@@ -6,41 +6,22 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "anyattn/absent_device.hpp"
 #include "anyattn/backend.h"
 #include "anyattn/plugin.h"
 
 namespace anyattn::portable {
 
-// What decides about the code: the architecture and its shared memory. A device of every size takes it.
 inline anyattn_device_facts absent_device(const std::string& architecture) {
-  struct Row {
-    const char* architecture;
-    uint32_t major, minor, multiprocessors, shared_memory;
-  };
-  constexpr Row kRows[] = {{"sm_80", 8, 0, 108, 163 << 10},   {"sm_86", 8, 6, 84, 99 << 10},
-                           {"sm_89", 8, 9, 142, 99 << 10},    {"sm_90", 9, 0, 132, 227 << 10},
-                           {"sm_100", 10, 0, 148, 227 << 10}, {"sm_120", 12, 0, 188, 99 << 10}};
-  for (const Row& row : kRows) {
-    if (architecture != row.architecture) continue;
-    anyattn_device_facts facts{};
-    facts.struct_size = ANYATTN_DEVICE_FACTS_SIZE;
-    facts.device_kind = ANYATTN_DEVICE_CUDA;
-    facts.arch_major = row.major;
-    facts.arch_minor = row.minor;
-    facts.num_multiprocessors = row.multiprocessors;
-    facts.warp_size = 32;
-    facts.shared_memory_per_block = row.shared_memory;
-    facts.features = ANYATTN_DEVICE_HAS_GRAPHS;
-    facts.architecture = row.architecture;
-    facts.name = row.architecture;
-    return facts;
-  }
-  throw std::runtime_error("architecture " + architecture + "; allowed: sm_80, sm_86, sm_89, sm_90, sm_100, sm_120");
+  const std::optional<anyattn_device_facts> facts = absent_cuda_device(architecture);
+  if (!facts) throw std::runtime_error("architecture " + architecture + "; allowed: " + kAbsentCudaDevices);
+  return *facts;
 }
 
 // A causal layer over a paged cache in the query's dtype. kv_heads 0: a latent one of DeepSeek's sizes.
