@@ -3,10 +3,10 @@
 #include <doctest/doctest.h>
 
 #include "end_to_end/command.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::end_to_end;
-using anyattn::tools::testing::TempDir;
+using anyattn::testing::TempDir;
 using nlohmann::json;
 
 namespace {

@@ -9,11 +9,11 @@
 #include "llama/paged_attention.h"
 #include "llama/tokenizer.h"
 #include "shared_dir.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::tools;
-using anyattn::tools::testing::read_file;
-using anyattn::tools::testing::TempDir;
+using anyattn::testing::read_file;
+using anyattn::testing::TempDir;
 
 namespace {
 

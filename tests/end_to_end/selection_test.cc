@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "end_to_end/command.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::end_to_end;
-using anyattn::tools::testing::TempDir;
+using anyattn::testing::TempDir;
 using nlohmann::json;
 
 namespace {
@@ -365,7 +365,7 @@ TEST_CASE("a_full_disk_costs_no_file_that_was_there_and_leaves_no_half_one") {
   const std::vector<std::string> write_lock{"lock",     "--model", "Llama-3.2-1B", "--device", "cpu",
                                             "--config", config,    "-o",           lock};
   REQUIRE(cli(write_lock).code == 0);
-  const std::string before = anyattn::tools::testing::read_file(lock);
+  const std::string before = anyattn::testing::read_file(lock);
   const std::string folder = dir / "bundle.tar.zst", plugin = std::string(ANYATTN_TEST_DIR) + "/fake_plugins/device_code";
   const std::vector<std::string> commands[] = {write_lock, {"key", "new", key}, {"bundle", "build", plugin, "-o", folder}};
   for (const std::vector<std::string>& command : commands) {
@@ -375,7 +375,7 @@ TEST_CASE("a_full_disk_costs_no_file_that_was_there_and_leaves_no_half_one") {
     CHECK(result.code == 1);
     CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
   }
-  CHECK(anyattn::tools::testing::read_file(lock) == before);
+  CHECK(anyattn::testing::read_file(lock) == before);
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
     CAPTURE(entry.path().string());

@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "end_to_end/command.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::end_to_end;
-using anyattn::tools::testing::read_file;
-using anyattn::tools::testing::TempDir;
+using anyattn::testing::read_file;
+using anyattn::testing::TempDir;
 using nlohmann::json;
 
 namespace {

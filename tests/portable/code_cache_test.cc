@@ -10,35 +10,25 @@
 #include <fstream>
 #include <string>
 
+#include "temp_dir.h"
+
 namespace {
 
 namespace fs = std::filesystem;
 using anyattn::portable::CodeCache;
 
-class Folder {
+class Folder : public anyattn::testing::TempDir {
  public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "code_cache_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
   fs::path only_file() const {
     fs::path found;
     int count = 0;
-    for (const auto& entry : fs::directory_iterator(path_)) {
+    for (const auto& entry : fs::directory_iterator(folder())) {
       found = entry.path();
       ++count;
     }
     REQUIRE(count == 1);
     return found;
   }
-
- private:
-  std::string path_;
 };
 
 const std::string kCode(5000, 'x');

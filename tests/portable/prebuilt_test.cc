@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code made for a device that is not here, and taken without a compiler: the problem that was built, on devices of every size.
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "prebuild/absent_device.h"
+#include "temp_dir.h"
 
 namespace {
 
@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using anyattn::portable::absent_device;
 using anyattn::portable::OpenPlugin;
 using anyattn::portable::Shape;
+using anyattn::testing::TempDir;
 
 constexpr Shape kBuilt{4, 2, 32, 64, ANYATTN_DTYPE_BFLOAT16}, kOther{4, 4, 32, 64, ANYATTN_DTYPE_BFLOAT16};
 
@@ -25,20 +26,14 @@ const void* const kCompiler = dlopen(ANYATTN_NVRTC, RTLD_NOW | RTLD_LOCAL);
 class Place {
  public:
   Place() {
-    std::string pattern = (fs::temp_directory_path() / "prebuilt_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    folder_ = pattern;
     fs::copy_file(ANYATTN_PORTABLE_CUDA_PLUGIN, file());
     OpenPlugin(file(), {{"cache", code().string()}, {"warmup", "compile"}}).warm(absent_device("sm_90"), kBuilt);
   }
-  ~Place() { fs::remove_all(folder_); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  std::string file() const { return (folder_ / "anyattn_portable_cuda.so").string(); }
+  std::string file() const { return folder_ / "anyattn_portable_cuda.so"; }
   fs::path code() const { return folder_ / "prebuilt"; }
 
  private:
-  fs::path folder_;
+  TempDir folder_;
 };
 
 // What warm says, empty where all is well.
@@ -77,12 +72,10 @@ TEST_CASE("prebuilt_code_is_found_without_a_compiler_and_only_for_what_was_built
 // The shim's own words change with hip.h: what it compiles to has run on a device by hand (plugins/portable/README.md).
 TEST_CASE("the_text_of_hip_compiles_for_nvidia_through_its_shim") {
   REQUIRE(kCompiler != nullptr);
-  std::string folder = (fs::temp_directory_path() / "hip_on_cuda_XXXXXX").string();
-  REQUIRE(mkdtemp(folder.data()) != nullptr);
-  OpenPlugin plugin(ANYATTN_HIP_ON_CUDA_PLUGIN, {{"cache", folder}, {"warmup", "compile"}});
+  const TempDir folder;
+  OpenPlugin plugin(ANYATTN_HIP_ON_CUDA_PLUGIN, {{"cache", folder.path()}, {"warmup", "compile"}});
   Shape halves = kBuilt;
   halves.dtype = ANYATTN_DTYPE_FLOAT16;
   CHECK(warm(plugin, absent_device("sm_90"), halves) == "");
-  CHECK_FALSE(fs::is_empty(folder));
-  fs::remove_all(folder);
+  CHECK_FALSE(fs::is_empty(folder.folder()));
 }

@@ -14,31 +14,12 @@
 #include "bundle/archive.h"
 #include "common/failure.h"
 #include "security/harnesses.h"
+#include "temp_dir.h"
 
 namespace anyattn::fuzzing {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Of one process; gone with it.
-class Place {
- public:
-  Place() {
-    std::string pattern = (fs::temp_directory_path() / "anyattn_fuzz_XXXXXX").string();
-    require(::mkdtemp(pattern.data()) != nullptr, "a scratch folder can be made");
-    path_ = pattern;
-  }
-  ~Place() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 constexpr size_t kBlock = 512;
 constexpr size_t kDeepest = 9;  // eight folders and a file
@@ -83,8 +64,8 @@ std::span<uint8_t> name_in_archive(uint8_t* data, size_t size, uint32_t which) {
 }
 
 void run_archive(const uint8_t* data, size_t size) {
-  static const Place place;
-  const fs::path file = place.path() / "f", folder = place.path() / "to";
+  static const testing::TempDir place;  // of the process
+  const fs::path file = place.folder() / "f", folder = place.folder() / "to";
   std::ofstream(file, std::ios::binary).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   fs::remove_all(folder);
   fs::create_directory(folder);
@@ -101,7 +82,7 @@ void run_archive(const uint8_t* data, size_t size) {
     const std::string last = name.filename();
     require(last.front() != '.' && last.find_first_not_of(kPlain) == std::string::npos, "every name is a plain one");
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(place.path()))
+  for (const fs::directory_entry& entry : fs::directory_iterator(place.folder()))
     require(entry.path() == file || entry.path() == folder, "nothing is written elsewhere");
 }
 

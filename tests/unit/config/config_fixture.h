@@ -1,37 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the configuration tests: a scratch folder, files in it, and the text of a refusal.
+// Helpers of the configuration tests: a configuration from a text, and the text of a refusal.
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "config/read.h"
+#include "temp_dir.h"
 
 namespace anyattn::test {
 
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "anyattn_config_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using testing::TempDir;
 
 // Options that see no flag and no variable of the process.
 inline config::LoadOptions options_for(const std::string& file) {
@@ -41,7 +19,7 @@ inline config::LoadOptions options_for(const std::string& file) {
   return options;
 }
 
-inline config::Config load_text(const ScratchFolder& folder, const std::string& text) {
+inline config::Config load_text(const TempDir& folder, const std::string& text) {
   return config::load(options_for(folder.write("config.yaml", text)));
 }
 

@@ -13,12 +13,12 @@ using anyattn::config::LoadOptions;
 using anyattn::test::holds;
 using anyattn::test::options_for;
 using anyattn::test::refusal;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
 struct Setting {
-  ScratchFolder folder;
+  TempDir folder;
   LoadOptions options = options_for(folder.write("c.yaml", "selection: {backend: FROM_FILE}\n"));
 
   Config load(const std::string& name, const std::string& value) {
@@ -77,7 +77,7 @@ TEST_CASE("environment_is_ignored_under_raised_rights_and_says_so") {
   setting.options.environment->raised_rights = true;
   for (const char* name : {"ANYATTN_CONFIG", "ANYATTN_BACKEND", "ANYATTN_LOG_LEVEL"}) {
     const Config config = setting.load(name, "");
-    CHECK(config.file == setting.folder.path("c.yaml"));
+    CHECK(config.file == (setting.folder / "c.yaml"));
     CHECK(config.backend == "FROM_FILE");
     REQUIRE(config.warnings.size() == 1);
     CHECK(config.warnings[0] ==

@@ -18,7 +18,7 @@
 
 using namespace anyattn::config;
 using anyattn::test::options_for;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -84,7 +84,7 @@ TEST_CASE("config_readme_names_every_key_with_its_default") {
 
 TEST_CASE("config_default_file_holds_every_key_at_its_default_with_a_comment") {
   const Config given = load(options_for(kFolder + "default.yaml"));
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config bare = load(options_for(folder.write("config/default.yaml", "version: 1\n")));
   REQUIRE(given.values.size() == bare.values.size());
   std::istringstream file(text_of_file(kFolder + "default.yaml"));
@@ -102,7 +102,7 @@ TEST_CASE("config_default_file_holds_every_key_at_its_default_with_a_comment") {
     named.insert(value.key);
   }
   CHECK(given.search == std::vector<std::string>{kFolder + "plugins"});
-  CHECK(bare.search == std::vector<std::string>{folder.path("config/plugins")});
+  CHECK(bare.search == std::vector<std::string>{(folder / "config/plugins")});
   for (const Key& key : schema_keys())
     if (key.path.find("[]") == std::string::npos) CHECK_MESSAGE(named.count(key.path) == 1, key.path);
 }
@@ -134,14 +134,14 @@ TEST_CASE("config_examples_all_load_and_name_real_fields") {
 TEST_CASE("config_readme_example_loads") {
   const std::string readme = text_of_file(kFolder + "README.md");
   const size_t begin = readme.find("```yaml\n") + 8;
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config config = anyattn::test::load_text(folder, readme.substr(begin, readme.find("```", begin) - begin));
   CHECK(config.backend == "CPU_ATTN");
   CHECK(config.search == std::vector<std::string>{"/usr/lib/anyattn/plugins"});
 }
 
 TEST_CASE("config_struct_defaults_are_the_schemas") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config read = anyattn::test::load_text(folder, "version: 1\n");
   const Config untouched;
   CHECK(read.probe_enabled == untouched.probe_enabled);

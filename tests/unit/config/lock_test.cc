@@ -10,7 +10,7 @@ using anyattn::config::parse_lock;
 using anyattn::config::read_lock;
 using anyattn::test::holds;
 using anyattn::test::refusal;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -70,6 +70,6 @@ TEST_CASE("every_broken_lock_is_one_sentence_with_place_and_remedy") {
     CHECK(said.find('\n') == std::string::npos);
     for (const std::string& part : one.parts) CHECK(holds(said, part));
   }
-  const ScratchFolder folder;
-  CHECK(holds(refusal([&] { read_lock(folder.path("missing.json")); }), "missing.json"));
+  const TempDir folder;
+  CHECK(holds(refusal([&] { read_lock((folder / "missing.json")); }), "missing.json"));
 }

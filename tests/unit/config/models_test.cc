@@ -15,7 +15,7 @@
 #include "unit/config/config_fixture.h"
 
 using anyattn::test::holds;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -221,7 +221,7 @@ TEST_CASE("models_layers_no_problem_describes_are_named_and_kept_apart") {
 }
 
 TEST_CASE("models_ids_match_exactly_then_by_case_then_by_unique_end") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const std::string row =
       ", kind: decoder, layers: 1, hidden: 8, position: rope, attention: [{n: 1, kind: full, q: 1, kv: 1, head: 8}]}\n";
   const std::string file =
@@ -241,7 +241,7 @@ TEST_CASE("models_ids_match_exactly_then_by_case_then_by_unique_end") {
 }
 
 TEST_CASE("models_tables_with_mistakes_are_refused_with_their_place") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const std::string head = "models:\n- {id: m, kind: decoder, layers: 1, hidden: 8, position: rope,\n   attention: [";
   struct Case {
     std::string text;

@@ -17,7 +17,7 @@ using anyattn::test::holds;
 using anyattn::test::load_text;
 using anyattn::test::options_for;
 using anyattn::test::refusal;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -31,7 +31,7 @@ Config::Value value_of(const Config& config, const std::string& key) {
 }  // namespace
 
 TEST_CASE("config_values_hold_every_key_with_its_origin") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config config = load_text(folder, R"(version: 1
 plugins:
   search:
@@ -94,7 +94,7 @@ TEST_CASE("config_explicit_false_zero_empty_and_null_keep_their_meaning") {
     std::string value;
     bool explicitly;
   };
-  const ScratchFolder folder;
+  const TempDir folder;
   for (const Case& c :
        {Case{"probe: {enabled: true}", "probe.enabled", "true", true},
         Case{"probe: {enabled: false}", "probe.enabled", "false", true},
@@ -118,15 +118,15 @@ TEST_CASE("config_explicit_false_zero_empty_and_null_keep_their_meaning") {
 }
 
 TEST_CASE("config_search_defaults_to_the_folder_beside_the_file") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config config = load_text(folder, "version: 1\n");
-  CHECK(config.search == std::vector<std::string>{folder.path("plugins")});
+  CHECK(config.search == std::vector<std::string>{(folder / "plugins")});
   CHECK(config.search_origin.text == "default");
-  CHECK(load_text(folder, "version: 1\nplugins: {search: [x]}\n").search_origin.text == folder.path("config.yaml") + ":2");
+  CHECK(load_text(folder, "version: 1\nplugins: {search: [x]}\n").search_origin.text == (folder / "config.yaml") + ":2");
 }
 
 TEST_CASE("config_flag_beats_environment_beats_file_beats_default") {
-  const ScratchFolder folder;
+  const TempDir folder;
   LoadOptions options = options_for(folder.write("c.yaml", "selection:\n  backend: FROM_FILE\nlog: {level: error}\n"));
   const auto expect = [&](const std::string& backend, const std::string& backend_origin, const std::string& level,
                           const std::string& level_origin) {
@@ -138,7 +138,7 @@ TEST_CASE("config_flag_beats_environment_beats_file_beats_default") {
     CHECK(config.log_level == level);
     CHECK(value_of(config, "log.level").origin == level_origin);
   };
-  const std::string file = folder.path("c.yaml");
+  const std::string file = (folder / "c.yaml");
   expect("FROM_FILE", file + ":2", "error", file + ":3");
   options.environment->variables = {{"ANYATTN_BACKEND", "FROM_ENV"}, {"ANYATTN_LOG_LEVEL", "debug"}};
   expect("FROM_ENV", "environment ANYATTN_BACKEND", "debug", "environment ANYATTN_LOG_LEVEL");
@@ -150,32 +150,32 @@ TEST_CASE("config_flag_beats_environment_beats_file_beats_default") {
 }
 
 TEST_CASE("config_file_is_the_flags_then_the_environments_then_the_default") {
-  const ScratchFolder folder;
+  const TempDir folder;
   LoadOptions options = options_for(folder.write("default.yaml", "version: 1\n"));
-  CHECK(anyattn::config::load(options).file == folder.path("default.yaml"));
+  CHECK(anyattn::config::load(options).file == (folder / "default.yaml"));
   options.environment->variables["ANYATTN_CONFIG"] = folder.write("env.yaml", "version: 1\n");
   Config config = anyattn::config::load(options);
-  CHECK(config.file == folder.path("env.yaml"));
+  CHECK(config.file == (folder / "env.yaml"));
   CHECK(value_of(config, "config").origin == "environment ANYATTN_CONFIG");
   options.config_path = folder.write("flag.yaml", "version: 1\n");
   config = anyattn::config::load(options);
-  CHECK(config.file == folder.path("flag.yaml"));
+  CHECK(config.file == (folder / "flag.yaml"));
   CHECK(value_of(config, "config").origin == "flag");
 
   // A relative flag counts from the current folder, as a shell user expects.
-  options.config_path = std::filesystem::relative(folder.path("x/../flag.yaml")).string();
+  options.config_path = std::filesystem::relative((folder / "x/../flag.yaml")).string();
   CHECK(std::filesystem::path(anyattn::config::load(options).file).is_absolute());
 }
 
 TEST_CASE("config_missing_files_name_who_asked_for_them") {
-  const ScratchFolder folder;
+  const TempDir folder;
   LoadOptions options = options_for("");
   CHECK(refusal([&] { anyattn::config::load(options); }) ==
         "no configuration file is named, and no default.yaml came with the library");
-  options.environment->variables["ANYATTN_CONFIG"] = folder.path("none.yaml");
+  options.environment->variables["ANYATTN_CONFIG"] = (folder / "none.yaml");
   CHECK(
       holds(refusal([&] { anyattn::config::load(options); }), "none.yaml: there is no such file (environment ANYATTN_CONFIG)"));
-  options.config_path = folder.path("nothing.yaml");
+  options.config_path = (folder / "nothing.yaml");
   CHECK(holds(refusal([&] { anyattn::config::load(options); }), "nothing.yaml: there is no such file (flag)"));
   options.config_path = "";
   CHECK(holds(refusal([&] { anyattn::config::load(options); }), "flag --config: is empty"));

@@ -11,7 +11,7 @@ using anyattn::config::Profile;
 using anyattn::config::read_profile;
 using anyattn::test::holds;
 using anyattn::test::refusal;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -89,16 +89,16 @@ TEST_CASE("profile_file_that_is_wrong_is_one_sentence_with_the_remedy") {
 }
 
 TEST_CASE("profile_file_that_is_not_there_is_an_error") {
-  const ScratchFolder folder;
-  const std::string file = folder.path("none.json");
+  const TempDir folder;
+  const std::string file = (folder / "none.json");
   const std::string said = refusal([&] { read_profile(file); });
   CHECK(holds(said, file));
   CHECK(holds(said, "selection.profile"));
-  CHECK(holds(refusal([&] { read_profile(folder.path("")); }), folder.path("")));
+  CHECK(holds(refusal([&] { read_profile((folder / "")); }), (folder / "")));
 }
 
 TEST_CASE("profile_is_named_relative_to_the_configuration") {
-  const ScratchFolder folder;
-  CHECK(anyattn::test::load_text(folder, "selection: {profile: p.json}\n").profile == folder.path("p.json"));
+  const TempDir folder;
+  CHECK(anyattn::test::load_text(folder, "selection: {profile: p.json}\n").profile == (folder / "p.json"));
   CHECK(anyattn::test::load_text(folder, "version: 1\n").profile == "");
 }

@@ -14,7 +14,7 @@ using anyattn::test::holds;
 using anyattn::test::load_text;
 using anyattn::test::options_for;
 using anyattn::test::refusal;
-using anyattn::test::ScratchFolder;
+using anyattn::test::TempDir;
 
 namespace {
 
@@ -25,12 +25,12 @@ struct Mistake {
 };
 
 void check_mistakes(const std::vector<Mistake>& mistakes) {
-  const ScratchFolder folder;
+  const TempDir folder;
   for (const Mistake& mistake : mistakes) {
     const std::string said = refusal([&] { load_text(folder, mistake.text); });
     CAPTURE(mistake.text);
     CAPTURE(said);
-    CHECK(said.rfind(folder.path("config.yaml") + ":" + mistake.place, 0) == 0);
+    CHECK(said.rfind((folder / "config.yaml") + ":" + mistake.place, 0) == 0);
     for (const std::string& part : mistake.parts) CHECK(holds(said, part));
     for (const char* internal : {"std::", "YAML::", "bad conversion", "exception", "YamlNode"})
       CHECK_FALSE(holds(said, internal));
@@ -149,14 +149,14 @@ TEST_CASE("config_says_in_plain_words_what_was_given_and_what_is_wanted") {
 }
 
 TEST_CASE("config_refuses_a_file_without_content") {
-  const ScratchFolder folder;
+  const TempDir folder;
   for (const char* text : {"", "\n\n", "# nothing\n", "---\n", "null\n"})
     CHECK(holds(refusal([&] { load_text(folder, text); }),
                 "config.yaml: the file is empty; a configuration begins with version: 1"));
 }
 
 TEST_CASE("config_checks_rule_fields_against_the_names_it_is_given") {
-  const ScratchFolder folder;
+  const TempDir folder;
   auto options = options_for(folder.write("c.yaml", "selection:\n  rules:\n    - {when: {head_sise: 64}, backend: A}\n"));
   CHECK(anyattn::config::load(options).rules[0].when[0].key == "head_sise");
   options.rule_fields = {"device", "head_size", "head_size_v"};
@@ -168,7 +168,7 @@ TEST_CASE("config_checks_rule_fields_against_the_names_it_is_given") {
 }
 
 TEST_CASE("config_keeps_the_meaning_of_values") {
-  const ScratchFolder folder;
+  const TempDir folder;
   const Config config = load_text(folder, R"(
 version: 1
 plugins:
@@ -192,7 +192,7 @@ trust: {level: hash, keys: [a.pub]}
 probe: {enabled: false, timeout_ms: 010, cache: v}
 log: {level: off}
 )");
-  const std::string parent = std::filesystem::path(folder.path("")).parent_path().parent_path().string();
+  const std::string parent = std::filesystem::path((folder / "")).parent_path().parent_path().string();
   CHECK(config.search == std::vector<std::string>{parent + "/lib", "/opt/acme/attn"});
   REQUIRE(config.entries.size() == 1);
   CHECK(config.entries[0].id == "com.acme.attn");
@@ -221,7 +221,7 @@ log: {level: off}
   CHECK(config.trust_level == anyattn::config::TrustLevel::kHash);
   CHECK(config.trust_keys == std::vector<std::string>{"a.pub"});
   CHECK_FALSE(config.probe_enabled);
-  CHECK(config.probe_cache == std::filesystem::path(folder.path("")).parent_path().string() + "/v");
+  CHECK(config.probe_cache == std::filesystem::path((folder / "")).parent_path().string() + "/v");
   CHECK(config.probe_timeout_ms == 10);
   CHECK(config.log_level == "off");
 }

@@ -131,14 +131,14 @@ TEST_CASE("yaml_tree_refuses_hostile_files_at_once") {
 }
 
 TEST_CASE("yaml_tree_reads_regular_files_only") {
-  const anyattn::test::ScratchFolder folder;
-  const std::string pipe = folder.path("pipe");
+  const anyattn::test::TempDir folder;
+  const std::string pipe = (folder / "pipe");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   YamlLimits limits;
   limits.bytes = 10;
   const auto read = [&](const std::string& path) { return refusal([&] { anyattn::config::read_yaml(path, limits); }); };
-  CHECK(holds(read(folder.path("missing.yaml")), "missing.yaml: cannot be opened: No such file"));
-  CHECK(holds(read(folder.path("")), "is a folder"));
+  CHECK(holds(read((folder / "missing.yaml")), "missing.yaml: cannot be opened: No such file"));
+  CHECK(holds(read((folder / "")), "is a folder"));
   CHECK(holds(read(pipe), "is no regular file"));
   CHECK(holds(read(folder.write("large.yaml", "a: 123456789\n")), "is larger than 10 bytes"));
   CHECK(read(folder.write("small.yaml", "a: 1\n")).empty());

@@ -19,6 +19,7 @@
 #include "config/config.h"
 #include "discovery/discovery.h"
 #include "loader/loader.h"
+#include "temp_dir.h"
 
 namespace fakes {
 
@@ -43,34 +44,23 @@ inline void write_file(const fs::path& path, const std::string& bytes) {
   REQUIRE(stream.good());
 }
 
-// An empty folder only the user may write to; canonical; removed with everything in it.
+// An empty folder of a test's own, with copies of fakes.
 class TempFolder {
  public:
-  TempFolder() {
-    std::string pattern = (fs::temp_directory_path() / "anyattn_loading_XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = fs::canonical(pattern);
-  }
-  ~TempFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const fs::path& path() const { return path_; }
+  const fs::path& path() const { return dir_.folder(); }
 
   // Copies a fake (and its sidecar, where it has one) and returns the copy.
   fs::path add(const std::string& name, const std::string& below = ".") {
-    fs::create_directories(path_ / below);
+    fs::create_directories(path() / below);
     const fs::path sidecar = folder(name) / ("anyattn_" + name + ".yaml");
-    if (fs::exists(sidecar)) fs::copy_file(sidecar, path_ / below / sidecar.filename());
-    const fs::path copy = (path_ / below / file(name).filename()).lexically_normal();
+    if (fs::exists(sidecar)) fs::copy_file(sidecar, path() / below / sidecar.filename());
+    const fs::path copy = (path() / below / file(name).filename()).lexically_normal();
     fs::copy_file(file(name), copy);
     return copy;
   }
 
  private:
-  fs::path path_;
+  anyattn::testing::TempDir dir_;
 };
 
 inline anyattn::config::Config config_of(const std::vector<fs::path>& search) {

@@ -8,7 +8,7 @@
 #include "common/pci.h"
 #include "common/table.h"
 #include "common/terminal.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::tools;
 
@@ -32,7 +32,7 @@ TEST_CASE("nearest_finds_a_typo_and_refuses_a_stranger") {
 }
 
 TEST_CASE("cards_are_found_by_vendor_and_class_whatever_else_is_on_the_bus") {
-  const testing::TempDir bus;
+  const anyattn::testing::TempDir bus;
   const auto device = [&](const std::string& address, const char* vendor, const char* code) {
     std::filesystem::create_directory(bus / address);
     bus.write(address + "/vendor", std::string(vendor) + "\n");

@@ -6,10 +6,10 @@
 
 #include "common/failure.h"
 #include "common/json_output.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::tools;
-using testing::TempDir;
+using anyattn::testing::TempDir;
 
 namespace {
 
@@ -36,16 +36,16 @@ TEST_CASE("json_file_is_written_and_written_over") {
   TempDir dir;
   const std::string file = dir / "out.json";
   JsonOutput({.wanted = true, .file = file}).write({{"b", 1}, {"a", 2}});
-  CHECK(testing::read_file(file) == "{\n  \"b\": 1,\n  \"a\": 2\n}\n");
+  CHECK(anyattn::testing::read_file(file) == "{\n  \"b\": 1,\n  \"a\": 2\n}\n");
   JsonOutput({.wanted = true, .file = file}).write({{"c", 3}});
-  CHECK(testing::read_file(file) == "{\n  \"c\": 3\n}\n");
+  CHECK(anyattn::testing::read_file(file) == "{\n  \"c\": 3\n}\n");
 }
 
 TEST_CASE("json_file_that_holds_something_else_is_refused_and_kept") {
   TempDir dir;
   const std::string file = dir.write("weights.bin", "not json");
   CHECK(refusal(file).find("holds no JSON") != std::string::npos);
-  CHECK(testing::read_file(file) == "not json");
+  CHECK(anyattn::testing::read_file(file) == "not json");
   CHECK(refusal(dir.write("half.json", "{\"a\": 1")).find("holds no JSON") != std::string::npos);
   CHECK(refusal(dir.write("fresh.json", "")) == "");  // nothing to lose, as mktemp leaves it
   CHECK(refusal(dir / ".").find("a folder") != std::string::npos);
@@ -56,5 +56,5 @@ TEST_CASE("json_replaces_bytes_that_are_no_utf8") {
   TempDir dir;
   const std::string file = dir / "out.json";
   JsonOutput({.wanted = true, .file = file}).write({{"text", "\xff"}});
-  CHECK(nlohmann::json::parse(testing::read_file(file))["text"] == "\xEF\xBF\xBD");
+  CHECK(nlohmann::json::parse(anyattn::testing::read_file(file))["text"] == "\xEF\xBF\xBD");
 }

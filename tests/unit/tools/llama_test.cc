@@ -12,13 +12,13 @@
 #include "llama/model.h"
 #include "llama/tokenizer.h"
 #include "shared_dir.h"
-#include "unit/tools/temp_dir.h"
+#include "temp_dir.h"
 
 using namespace anyattn::tools;
+using anyattn::testing::TempDir;
 using llama::Checkpoint;
 using llama::Model;
 using llama::Tokenizer;
-using testing::TempDir;
 
 namespace {
 
@@ -172,7 +172,7 @@ TEST_CASE("tokenizer_decodes_bytes_and_the_blank_after_bos") {
 TEST_CASE("llama_gives_the_reference_tokens_one_at_a_time") {
   const auto shared = anyattn::testing::shared_dir();
   if (!shared) return;
-  const auto expected = nlohmann::json::parse(testing::read_file(*shared / "data/stories260K.expected.json"));
+  const auto expected = nlohmann::json::parse(anyattn::testing::read_file(*shared / "data/stories260K.expected.json"));
   const Checkpoint checkpoint = Checkpoint::read(*shared / "data/stories260K.bin");
   const Tokenizer tokenizer = Tokenizer::read(*shared / "data/tok512.bin", checkpoint.shape().vocab_size);
   PlainAttention attention(checkpoint.shape());
@@ -197,7 +197,7 @@ TEST_CASE("llama_gives_the_reference_tokens_one_at_a_time") {
 TEST_CASE("llama_gives_the_same_logits_in_chunks") {
   const auto shared = anyattn::testing::shared_dir();
   if (!shared) return;
-  const auto expected = nlohmann::json::parse(testing::read_file(*shared / "data/stories260K.expected.json"));
+  const auto expected = nlohmann::json::parse(anyattn::testing::read_file(*shared / "data/stories260K.expected.json"));
   const Checkpoint checkpoint = Checkpoint::read(*shared / "data/stories260K.bin");
   std::vector<int> fed = {llama::kBos};
   for (const int id : expected["token_ids"]) fed.push_back(id);
