@@ -120,7 +120,8 @@ std::vector<Program> programs_of(const Specialisation& spec) {
 std::string program_text(const Specialisation& spec, const Program& program) {
   return text("#define AA_MIN_BLOCKS ", spec.min_blocks[program.lane], "\n#define AA_LANE ", program.lane, "\n#define AA_PART ",
               static_cast<int>(program.part), "\n#define AA_DIRECT ", spec.direct,
-              "\n#include \"types.h\"\n#include \"shared.h\"\nnamespace anyattn::portable {\nconstexpr Config cfg{",
+              "\n#include \"types.h\"\n#include \"shared.h\"\n#include \"layout.h\"\nnamespace anyattn::portable {\nconstexpr "
+              "Config cfg{",
               words_of(spec.cfg), "};\nconstexpr Tile tile{", words_of(spec.lanes[program.lane]),
               "};\n#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n",
               "#include \"entries.inl\"\n}\n");

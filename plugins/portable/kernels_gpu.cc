@@ -6,6 +6,7 @@
 #include "compiler.h"
 #include "kernels.h"
 #include "library.h"
+#include "vendor/layout.h"
 #include ANYATTN_PORTABLE_RUNTIME
 
 namespace anyattn::portable {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels.h"
+#include "vendor/layout.h"
 #include ANYATTN_PORTABLE_RUNTIME
 
 namespace anyattn::portable {
@@ -64,19 +65,19 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   min_blocks = 1;
 }
 
-// MLA: eight warps make the scores of all keys of a step together, then each multiplies them with its own columns, so that a key
-// is read once for up to 64 heads. False where the device has no room for it.
+// MLA: eight warps, four of which cut a row of keys, make the scores of all keys of a step together, then each multiplies them
+// with its own columns, so that a key is read once for up to 64 heads. False where the device has no room for it.
 bool latent_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int rows) {
   tile.rows = rows;
-  tile.warps_m = rows / 16;
+  tile.m_tiles = rows < 32 ? 1 : 2;
+  tile.warps_m = rows / 16 / tile.m_tiles;
   tile.warps_n = 8 / tile.warps_m;
-  tile.m_tiles = 1;
-  tile.share = 1;
-  tile.columns = padded_to(cfg.head_size_v, tile.warps_n * row_step(cfg));
-  tile.keys = rows < 64 ? 64 : 32;  // a warp's keys: 8 or 16
+  tile.share = 4;
+  tile.columns = padded_to(cfg.head_size_v, 8 * 16);
+  tile.keys = 32;
   tile.min_tiles = 1;
   tile.slack = 2;
-  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 4, 1) && tile.stages >= 2;
+  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 5, 1) && tile.stages >= 3;
 }
 
 // 128 rows a program. Eight warps of 16 rows, twice a multiprocessor: four of 32 rows read less shared memory, but spill and

@@ -38,7 +38,8 @@ def read(folder, name):
 def objects(folder, clang):
     good = True
     with tempfile.TemporaryDirectory() as place:
-        for name, path in [("types.h", "vendor/types.h"), ("simt.h", "vendor/simt.h"), ("vendor.h", "vendor/hip.h")] + \
+        for name, path in [("types.h", "vendor/types.h"), ("layout.h", "vendor/layout.h"), ("simt.h", "vendor/simt.h"),
+                           ("vendor.h", "vendor/hip.h")] + \
                           [(name, f"kernels/{name}") for name in KERNELS]:
             with open(os.path.join(place, name), "w", encoding="utf-8") as f:
                 f.write(read(folder, path))
@@ -47,7 +48,7 @@ def objects(folder, clang):
             with open(program, "w", encoding="utf-8") as f:
                 f.write("#define AA_MIN_BLOCKS 1\n#define AA_LANE 0\n#define AA_DIRECT 0\n"
                         "#include \"types.h\"\n"
-                        "#include \"shared.h\"\nnamespace anyattn::portable {\n"
+                        "#include \"shared.h\"\n#include \"layout.h\"\nnamespace anyattn::portable {\n"
                         f"constexpr Config cfg{{{CONFIG.format(kind=kind, rows=rows)}}};\nconstexpr Tile tile{{{TILE}}};\n"
                         "#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n"
                         + "".join(f"#define AA_PART {part}\n#include \"entries.inl\"\n#undef AA_PART\n" for part in range(4)) + "}\n")

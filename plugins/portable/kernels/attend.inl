@@ -52,38 +52,33 @@ AA_FN void visible(const BatchView& batch, int req, int keys, bool causal, int p
   *end = none ? 0 : local_count(last);
 }
 
-// Where this thread's rows of a tile of keys lie in k and v; -1 outside the piece, or where the table names no block. Looked
-// up one tile ahead of the loads, so that no load waits for the table.
-struct RowOffsets {
-  int64_t k[kLookups], v[kLookups];
+// The blocks of this thread's rows of a tile of keys (ragged keys: their first row); -1 outside the piece. Asked for one tile
+// ahead of the loads and made offsets at the step's end: no load and no product waits for the table.
+struct RowBlocks {
+  int at[kLookups];
 };
-AA_FN RowOffsets find_rows(const AttendArgs& a, const BatchView& batch, const Unit& u, int first) {
-  RowOffsets found;
+AA_FN RowBlocks find_rows(const BatchView& batch, const Unit& u, int first) {
+  RowBlocks found;
   AA_UNROLL
   for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads, key = first + row;
-    found.k[n] = found.v[n] = -1;
+    const int row = thread() + n * kThreads, key = first + row, block_size = most(cfg.block_size, 1);
+    found.at[n] = -1;
     if (row >= tile.keys || key >= u.last_key) continue;
-    if (cfg.block_size == 0) {
-      found.k[n] = ((int64_t)batch.key_start_loc[u.req] + key) * a.k.token_bytes;
-      found.v[n] = ((int64_t)batch.key_start_loc[u.req] + key) * a.v.token_bytes;
-      continue;
-    }
-    const int block_size = cfg.block_size > 0 ? cfg.block_size : 1;
-    const int block = batch.block_table[(int64_t)u.req * batch.table_stride + key / block_size];
-    if ((uint64_t)(int64_t)block >= a.num_blocks) continue;
-    found.k[n] = (int64_t)block * a.block_bytes + key % block_size * a.k.token_bytes;
-    found.v[n] = (int64_t)block * a.block_bytes + key % block_size * a.v.token_bytes;
+    found.at[n] = cfg.block_size == 0 ? batch.key_start_loc[u.req]
+                                      : batch.block_table[(int64_t)u.req * batch.table_stride + key / block_size];
   }
   return found;
 }
-AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
+// Where they lie in k and v; -1 where there is no row.
+AA_FN void post_rows(const AttendArgs& a, const Tiles& tiles, int stage, int first, const RowBlocks& found) {
   AA_UNROLL
   for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads;
+    const int row = thread() + n * kThreads, key = first + row, slot = cfg.block_size ? key % most(cfg.block_size, 1) : key;
     if (row >= tile.keys) continue;
-    tiles.offsets(stage)[2 * row] = found.k[n];
-    tiles.offsets(stage)[2 * row + 1] = found.v[n];
+    const bool known = cfg.block_size ? (uint64_t)(int64_t)found.at[n] < a.num_blocks : found.at[n] >= 0;
+    const int64_t rows = cfg.block_size ? slot : (int64_t)found.at[n] + slot, block = cfg.block_size ? found.at[n] : 0;
+    tiles.offsets(stage)[2 * row] = known ? block * a.block_bytes + rows * a.k.token_bytes : -1;
+    tiles.offsets(stage)[2 * row + 1] = known ? block * a.block_bytes + rows * a.v.token_bytes : -1;
   }
 }
 
@@ -91,11 +86,13 @@ AA_FN void post_rows(const Tiles& tiles, int stage, const RowOffsets& found) {
 AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
   if (kFlat) return tiles.fill_flat(stage, a.k, a.v, u.kv_head);
   const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
+  int64_t at = -1;
   AA_UNROLL_COPIES
   for (int n = 0; n < (tile.keys + kRowsK - 1) / kRowsK * kPerLaneK; ++n) {
     const int row = thread() / kLanesK + n / kPerLaneK * kRowsK, piece = thread() % kLanesK + n % kPerLaneK * kLanesK;
     if (tile.keys % kRowsK != 0 && row >= tile.keys) break;
-    tiles.fill_k(stage, row, piece, k, tiles.offsets(stage)[2 * row]);
+    if (n % kPerLaneK == 0) at = tiles.offsets(stage)[2 * row];
+    tiles.fill_k(stage, row, piece, k, at);
   }
   const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
   AA_UNROLL
@@ -108,7 +105,8 @@ AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int
   for (int n = 0; n < (tile.keys + kRowsV - 1) / kRowsV * kPerLaneV; ++n) {
     const int row = thread() / kLanesV + n / kPerLaneV * kRowsV, piece = thread() % kLanesV + n % kPerLaneV * kLanesV;
     if (tile.keys % kRowsV != 0 && row >= tile.keys) break;
-    tiles.fill_v(stage, row, piece, u.column, v, tiles.offsets(stage)[2 * row + 1]);
+    if (n % kPerLaneV == 0) at = tiles.offsets(stage)[2 * row + 1];
+    tiles.fill_v(stage, row, piece, u.column, v, at);
   }
 }
 
@@ -147,22 +145,39 @@ AA_FN float biased(float s, float scale, float slope, int key, int p) {
   return s * kLog2e;
 }
 
-// Running state of the rows that a lane holds.
+// Running state of the rows that a lane holds. `maximum` is one that was: it is taken up only where scores have outgrown it by
+// 2^kSlack, so that accumulators are scaled now and then; their sums have the room.
+constexpr static float kSlack = 8;
 struct State {
   Accumulator o;
   QueryOperands q;
-  float maximum[kLaneRows], sum[kLaneRows];
+  float maximum[kSeenRows], sum[kSeenRows];
 };
+
+AA_FN void add_values(const Tiles& tiles, const Unit& u, int step, const SeenScores& p, const float (&shrink)[kSeenRows],
+                      Accumulator& o) {
+  float by[kLaneRows];
+  bool stands = true;  // most tiles
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) {
+    by[i] = shrink_of(tiles, shrink, i);
+    stands = stands && by[i] == 1;
+  }
+  AA_UNROLL
+  for (int i = 0; !stands && i < kLaneRows; ++i) AA_UNROLL
+  for (int c = 0; c < lane_columns(); ++c) o.at[i][c] *= by[i];
+  dot_pv(tiles, place_of(step), u.column, p, o);
+}
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
   const float scale = a.softmax_scale * kScoreFactor * call_scale(a.k_scales, a.scale_stride, u.kv_head);
   const float factor = plain_scores() ? scale * kLog2e : 1;
-  int begin[kLaneRows], end[kLaneRows], position[kLaneRows];
-  float slope[kLaneRows];
+  int begin[kSeenRows], end[kSeenRows], position[kSeenRows];
+  float slope[kSeenRows], shrink[kSeenRows];
   int all_begin = 0, all_end = kForever;  // keys that every row of this lane sees
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) {
-    const int row = row_of(i), token = row / tile.heads, head = row % tile.heads;
+  for (int i = 0; i < kSeenRows; ++i) {
+    const int row = seen_row_of(i), token = row / tile.heads, head = row % tile.heads;
     const bool used = token < u.tokens && head < u.heads;
     begin[i] = 0;
     end[i] = kForever;  // rows past the unit's see zeros and are not written
@@ -174,21 +189,30 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     all_end = least(all_end, end[i]);
     state.maximum[i] = -kInfinity;
     state.sum[i] = 0;
-    AA_UNROLL
-    for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] = 0;
   }
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+  for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] = 0;
   const int steps = (u.last_key - u.first_key + tile.keys - 1) / tile.keys;
-  for (int s = 0; s < tile.stages; ++s) post_rows(tiles, s, find_rows(a, batch, u, u.first_key + s * tile.keys));
+  for (int s = 0; s <= kAhead; ++s) {
+    const int first = u.first_key + s * tile.keys;
+    post_rows(a, tiles, s, first, find_rows(batch, u, first));
+  }
   barrier();
-  for (int s = 0; s < tile.stages - 1; ++s) {
+  for (int s = 0; s < kAhead; ++s) {
     if (s < steps) load_keys(a, u, tiles, s);
     commit_loads();
   }
   prepare_query(tiles);
-  for (int step = 0; step < steps; ++step) {
-    const int first = u.first_key + step * tile.keys, stage = step % tile.stages, next = step + tile.stages - 1;
+  if (kTurned) {
+    wait_loads(kAhead - 1);
+    barrier();
+    turn_keys(tiles, 0);
+  }
+  for (int step = 0; step < steps + kLate; ++step) {
+    const int first = u.first_key + step * tile.keys, next = step + kAhead;
     if (tile.stages > 1) {
-      wait_loads(tile.stages - 2);
+      wait_loads(kPending);
       barrier();
     }
     if (next < steps) load_keys(a, u, tiles, next % tile.stages);
@@ -197,30 +221,34 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       wait_loads(0);
       barrier();
     }
-    const RowOffsets ahead = find_rows(a, batch, u, u.first_key + (next + 1) * tile.keys);
+    const int first_ahead = u.first_key + (next + 1) * tile.keys;
+    const RowBlocks ahead = find_rows(batch, u, first_ahead);
     if (step == 0) keep_query(tiles, state.q);
     Scores own;
-    dot_qk(tiles, stage, state.q, own);
+    SeenScores s;
+    if (!kLate || step < steps) dot_qk(tiles, place_of(step), state.q, own);
+    if (kLate && step > 0) add_values(tiles, u, step - 1, s, shrink, state.o);
+    if (kLate && step == steps) break;
+    share_scores(tiles, own, s);
     const bool masked = first < all_begin || first + tile.keys > all_end;
     AA_UNROLL
-    for (int i = 0; i < kLaneRows; ++i) {
+    for (int i = 0; i < kSeenRows; ++i) {
       AA_UNROLL
-      for (int j = 0; j < kLaneKeys; ++j) {
-        const int key = first + key_of(j);
-        own.at[i][j] = biased(own.at[i][j], scale, slope[i], key, position[i]);
-        if (masked && (key < begin[i] || key >= end[i])) own.at[i][j] = -kInfinity;
+      for (int j = 0; j < kLaneSeen; ++j) {
+        const int key = first + seen_key_of(j);
+        s.at[i][j] = biased(s.at[i][j], scale, slope[i], key, position[i]);
+        if (masked && (key < begin[i] || key >= end[i])) s.at[i][j] = -kInfinity;
       }
     }
-    SeenScores s;
-    share_scores(tiles, own, s);
     AA_UNROLL
-    for (int i = 0; i < kLaneRows; ++i) {
+    for (int i = 0; i < kSeenRows; ++i) {
       float top = state.maximum[i];
       AA_UNROLL
       for (int j = 0; j < kLaneSeen; ++j) top = larger(top, s.at[i][j]);
       top = row_max(top);
+      if (top * factor <= state.maximum[i] * factor + kSlack) top = state.maximum[i];
       const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
-      const float shrink = exp2_of(state.maximum[i] * factor - base);
+      shrink[i] = exp2_of(state.maximum[i] * factor - base);
       float sum = 0;
       AA_UNROLL
       for (int j = 0; j < kLaneSeen; ++j) {
@@ -228,22 +256,22 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
         sum += s.at[i][j];
       }
       state.maximum[i] = top;
-      state.sum[i] = state.sum[i] * shrink + sum;
-      if (shrink == 1) continue;  // the maximum stands: most tiles of a long request
-      AA_UNROLL
-      for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] *= shrink;
+      state.sum[i] = state.sum[i] * shrink[i] + sum;
     }
-    dot_pv(tiles, stage, u.column, s, state.o);
+    if (kLate) share_weights(tiles, s, shrink);
+    if (kTurned && step + 1 < steps) turn_keys(tiles, step + 1);
+    if (!kLate) add_values(tiles, u, step, s, shrink, state.o);
     if (tile.stages == 1) barrier();
-    post_rows(tiles, stage, ahead);
+    post_rows(a, tiles, (next + 1) % tile.stages, first_ahead, ahead);
     if (tile.stages == 1) barrier();
   }
   wait_loads(0);
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) {
+  for (int i = 0; i < kSeenRows; ++i) {
     state.maximum[i] = state.maximum[i] * factor - kLift;
     state.sum[i] = row_sum(state.sum[i]);
   }
+  share_ends(tiles, state.maximum, state.sum);
   if (cfg.rows == kRowsInt4Scaled) rotate_back(state.o);
 }
 
@@ -272,21 +300,22 @@ AA_FN void write_lse(const AttendArgs& a, int64_t row, int head, float lse) {
 }
 
 // A lane's rows as they stand, where its warp has seen all keys of the piece.
-AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const State& state, float* part) {
+AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
     const int r = row_of(i), token = r / tile.heads, head = r % tile.heads;
     if (token >= u.tokens || head >= u.heads) continue;
+    const auto [maximum, sum] = end_of(tiles, state.maximum, state.sum, i);
     if (part) {
       float* row = part + (int64_t)r * (tile.columns + 4);
       AA_UNROLL
       for (int c = 0; c < lane_columns(); c += 2)
         store_two(row + 4 + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
-      if (first_lane_of_row()) store_two(row, state.maximum[i], state.sum[i]);
+      if (first_lane_of_row()) store_two(row, maximum, sum);
       continue;
     }
     const int64_t row = u.first_row + u.first_token + token;
-    const RowEnd end = end_row(a, u.first_head + head, state.maximum[i], state.sum[i]);
+    const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
     AA_UNROLL
     for (int c = 0; c < lane_columns(); c += 2)
       store_pair(a.out, row, u.first_head + head, u.column + column_of(c), state.o.at[i][slot_of(c)] * end.scale,
@@ -350,7 +379,7 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
 
 AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   barrier();  // nobody reads keys any more: their memory takes the accumulators, or the next unit's keys
-  if (tile.warps_n == 1 || tile.share) return finish_rows(a, u, state, part);
+  if (tile.warps_n == 1 || tile.share) return finish_rows(a, u, tiles, state, part);
   join_warps(a, u, tiles, state, part);
   barrier();
 }

@@ -53,7 +53,7 @@ struct Tile {
   int warps_m;     // warps side by side over rows
   int warps_n;     // warps side by side over keys
   int m_tiles;     // tiles of 16 rows a warp
-  int share;       // 1: warps_n share their scores and cut the columns; 0: they cut the keys all the way
+  int share;       // of warps_n, so many cut a row of keys and add up their scores, then all cut the columns; 0: none
   int keep_query;  // 1: q's operands stay in registers
   int stages;      // tiles of keys in flight
   int heads;       // query heads in a unit
@@ -205,39 +205,5 @@ constexpr int code_bytes(const Config& cfg, int size) {
 constexpr int row_bytes(const Config& cfg, int size) { return code_bytes(cfg, size) + (has_row_scales(cfg.rows) ? 4 : 0); }
 // Values that one 32-byte matrix load of K or V holds; tiles are whole ones.
 constexpr int row_step(const Config& cfg) { return code_bits(cfg.rows) >= 16 ? 16 : 256 / code_bits(cfg.rows); }
-
-// Bytes of shared memory a program of `attend` needs: q (4-bit rows: and what rounding leaves of the rotated q), then the key
-// tiles (later the staged accumulators), where their rows lie, then what warps tell each other. Rows are padded to an odd
-// number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
-constexpr int odd_pitch(int bytes) { return (bytes / 16 | 1) * 16; }
-constexpr int query_pitch(const Config& cfg) { return odd_pitch(padded_to(cfg.head_size, row_step(cfg)) * element_bytes(cfg)); }
-constexpr int query_parts(const Config& cfg) { return cfg.rows == kRowsInt4Scaled && cfg.kind != kF32 ? 2 : 1; }
-constexpr int query_bytes(const Config& cfg, const Tile& tile) { return tile.rows * query_pitch(cfg) * query_parts(cfg); }
-constexpr int tile_pitch(const Config& cfg, int size) {
-  return odd_pitch(code_bytes(cfg, padded_to(size, row_step(cfg))) + (has_row_scales(cfg.rows) ? 16 : 0));
-}
-// Decode of integer codes: rows lie as a block has them, codes and scale without a gap, and integers are multiplied.
-constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
-constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
-  if (is_flat(cfg, tile)) return tile.keys * (row_bytes(cfg, cfg.head_size) + row_bytes(cfg, cfg.head_size_v));
-  return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
-}
-constexpr int body_bytes(const Config& cfg, const Tile& tile) {
-  const int keys = tile.stages * stage_bytes(cfg, tile);
-  const int staged = tile.warps_n > 1 && !tile.share ? tile.warps_n * tile.rows * (tile.columns + 8) * 4 : 0;
-  return keys > staged ? keys : staged;
-}
-constexpr int score_pitch(const Tile& tile) { return tile.share ? tile.keys + 8 : tile.keys; }
-constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V, or scores that warps share
-  return cfg.kind == kF32 || !cfg.matrix || tile.share ? tile.rows * score_pitch(tile) * 4 : 0;
-}
-constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
-  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + tile.stages * tile.keys * 16 +
-         2 * tile.warps_n * tile.rows * 4;
-}
-
-// Programs that share the rows of one merge, and the threads of each. Wide rows are few and long.
-constexpr int merge_shares(const Tile& tile) { return tile.columns >= 256 ? 16 : tile.rows > 16 ? tile.rows / 8 : 4; }
-constexpr int merge_threads(const Tile& tile) { return tile.columns >= 256 ? 512 : 128; }
 
 }  // namespace anyattn::portable

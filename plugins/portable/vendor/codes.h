@@ -47,6 +47,18 @@ AA_FN unsigned converted(unsigned word, int half) {
   return pair;
 }
 
+// The 8-bit floats in the high bytes of both halves as a pair of the query's kind.
+AA_FN unsigned pair_of_float8(unsigned high, bool special) {
+  if (kHalf && cfg.rows == kRowsE5M2) return high & 0xff00ff00u;
+  // The code's exponent and fraction at a float's place; a multiplication mends the exponent and takes subnormals along.
+  constexpr int kFraction = cfg.rows == kRowsE5M2 ? 2 : 3, kShift = (kHalf ? 10 : 7) - kFraction;
+  constexpr unsigned kField = kBoth * (0x7fu << kShift);
+  constexpr unsigned kFactor = kBoth * (kHalf ? 0x5c00u : cfg.rows == kRowsE5M2 ? 0x7780u : 0x7b80u);  // 2^8, 2^112, 2^120
+  unsigned pair = fma_pair((high & 0x80008000u) | (high >> (8 - kShift) & kField), kFactor, kMinusZeros);
+  if (special) pair = special_byte(special_byte(pair, high >> 8 & 0xffu, 0), high >> 24, 16);
+  return pair;
+}
+
 // Code number `i` of both halves of `word` as a pair of the query's kind; `zeros` are 4-bit rows' zero points with kMagic.
 AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special) {
   if (kPack == 1) return word;
@@ -58,14 +70,7 @@ AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special)
     if (kHalf) return fma_pair(((low & 0x00ff00ffu) ^ 0x00800080u) | kMagic, kOnes, kBoth * 0xe480u);
     return fma_pair((low & 0x00800080u) | kMagic, kOnes ^ kMinusZeros, (low & 0x007f007fu) | kMagic);
   }
-  if (kHalf && cfg.rows == kRowsE5M2) return high & 0xff00ff00u;
-  // The code's exponent and fraction at a float's place; a multiplication mends the exponent and takes subnormals along.
-  constexpr int kFraction = cfg.rows == kRowsE5M2 ? 2 : 3, kShift = (kHalf ? 10 : 7) - kFraction;
-  constexpr unsigned kField = kBoth * (0x7fu << kShift);
-  constexpr unsigned kFactor = kBoth * (kHalf ? 0x5c00u : cfg.rows == kRowsE5M2 ? 0x7780u : 0x7b80u);  // 2^8, 2^112, 2^120
-  unsigned pair = fma_pair((high & 0x80008000u) | (high >> (8 - kShift) & kField), kFactor, kMinusZeros);
-  if (special) pair = special_byte(special_byte(pair, high >> 8 & 0xffu, 0), high >> 24, 16);
-  return pair;
+  return pair_of_float8(high, special);
 }
 
 // A row's own scale. Records have one for every 128 columns: `group` says which.
@@ -84,6 +89,12 @@ AA_FN unsigned of_rope(unsigned pair) {
   if (cfg.rows != kRowsRecord || !kHalf) return pair;
   return pair_of(float_of_bits(pair << 16), float_of_bits(pair & 0xffff0000u));
 }
+
+// Where warps share a tile (Tile::share): share.h.
+struct QueryOperands;
+AA_FN void keep_own_query(const Tiles& tiles, QueryOperands& q);
+AA_FN void dot_own(const Tiles& tiles, int place, const QueryOperands& kept);
+AA_FN void load_shared_weights(const Tiles& tiles, int n, Four* w);
 
 // q's operands for 32 bytes of keys, `at` bytes into q's rows: one for each kPackOf.
 template <int kPackOf>
@@ -145,13 +156,15 @@ AA_FN void prepare_query(const Tiles& tiles) {
 }
 
 // All of q's operands, where they stay in registers.
-constexpr bool kKeepQuery = tile.keep_query && cfg.matrix && cfg.kind != kF32 && cfg.rows != kRowsRecord;
+constexpr bool kKeepQuery = cfg.matrix && cfg.kind != kF32 && (tile.share || (tile.keep_query && cfg.rows != kRowsRecord));
+constexpr int kQuerySteps = kHead / 16, kOwnSteps = (kQuerySteps + kSplits - 1) / kSplits;
 struct QueryOperands {
   ByteQuery bytes;
   float factor[kLaneRows];  // of widened rows
-  Four at[kKeepQuery ? query_parts(cfg) : 1][kKeepQuery ? tile.m_tiles : 1][kKeepQuery ? kHead / 16 : 1];
+  Four at[kKeepQuery ? query_parts(cfg) : 1][kKeepQuery ? tile.m_tiles : 1][kKeepQuery ? kOwnSteps : 1];
 };
 AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
+  if constexpr (tile.share) return keep_own_query(tiles, q);
   if constexpr (kFlat) return load_bytes(tiles, q.bytes);
   AA_UNROLL
   for (int i = 0; kWidened && i < kLaneRows; ++i) q.factor[i] = *(const float*)(tiles.q(row_of(i)) + 2 * kHead);
@@ -168,7 +181,7 @@ AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
 
 AA_FN void clear(Scores& s) {
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
+  for (int i = 0; i < 2 * tile.m_tiles; ++i) AA_UNROLL
   for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] = 0;
 }
 
@@ -227,7 +240,7 @@ AA_FN void dot_span(const Tiles& tiles, int stage, const QueryOperands& kept, in
     }
   }
   AA_UNROLL
-  for (int i = 0; kHalves == 1 && i < kLaneRows; ++i) AA_UNROLL
+  for (int i = 0; kHalves == 1 && i < 2 * tile.m_tiles; ++i) AA_UNROLL
   for (int j = 0; j < kLaneKeys; ++j) s.at[i][j] += odd.at[i][j];
 }
 
@@ -236,16 +249,18 @@ AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by
   for (int j = 0; j < kLaneKeys; ++j) {
     const float scale = own_scale(tiles.k(stage, key_of(j)), kCodesK, group);
     AA_UNROLL
-    for (int i = 0; i < kLaneRows; ++i) s.at[i][j] += by.at[i][j] * scale;
+    for (int i = 0; i < 2 * tile.m_tiles; ++i) s.at[i][j] += by.at[i][j] * scale;
   }
 }
 
-// S [rows of the warp][its keys] = Q K^T.
+// S [rows of the warp][its keys] = Q K^T. Warps that share leave their part of it in shared memory.
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores& s) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_qk(tiles, stage, s);
   } else if constexpr (kFlat) {
     byte_qk(tiles, stage, q.bytes, s.at[0]);
+  } else if constexpr (tile.share) {
+    dot_own(tiles, stage, q);
   } else if constexpr (cfg.rows == kRowsRecord) {
     clear(s);
     dot_span<1>(tiles, stage, q, kRecordRope, (cfg.head_size - kRecordLatent) / 16, kRecordLatent * 2, s);
@@ -274,10 +289,11 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores&
 // The warp's probabilities of 16 keys as one operand: two tiles of scores as they stand. Where rows of V have scales of their
 // own, those are counted in. In float16 a scale's power of two goes to the values instead, lest small weights lose their bits.
 struct Weights {
-  Four at[tile.m_tiles];
+  Four at[kTilesM];
   unsigned factors[2];
 };
 AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const SeenScores& p, Weights& w) {
+  if constexpr (tile.share) return load_shared_weights(tiles, n, w.at);
   float scale[4], power[4];
   AA_UNROLL
   for (int j = 0; kOwnScales && j < 4; ++j) {
@@ -315,7 +331,7 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
     for (int n = 0; n < kSeenKeys / 16; ++n) {
       Weights w;
       const int key = (tile.share ? 0 : warp_n() * kWarpKeys) + n * 16 + lane() % 16, from = column + first_column();
-      const int at = cfg.latent ? tiles.k_at(stage, key) + from * code_bits(cfg.rows) / 8
+      const int at = cfg.latent ? tiles.key_at(stage, key) + from * 2 / kPack
                                 : tiles.v_at(stage, key) + first_column() * code_bits(cfg.rows) / 8;
       const SharedAt row = tiles.start + at + lane() / 16 * 16;
       unsigned zeros[2];
@@ -325,10 +341,10 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
                       zero_of(tiles.v(stage, seen_key_of(4 * n + 2 * half + 1)), kCodesV) << 16 | kMagic;
       AA_UNROLL
       for (int c = 0; c < kWarpColumns / kStep; ++c) {
-        if (c == 0 || (cfg.rows == kRowsRecord && c * kStep % kRecordTile == 0))
+        if (c == 0 || (cfg.rows == kRowsRecord && !kTurned && c * kStep % kRecordTile == 0))
           load_weights(tiles, stage, n, (from + c * kStep) / kRecordTile, p, w);
         const Four v = load_transposed(row + c * 32);
-        const bool special = has_special(v);
+        const bool special = kPack > 1 && has_special(v);
         AA_UNROLL
         for (int half = 0; half < 2; ++half) AA_UNROLL
         for (int i = 0; i < kPack; ++i) {
@@ -336,11 +352,11 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
           AA_UNROLL
           for (int e = 0; e < 2; ++e) {
             b[e] = pair_of_codes(v.at[2 * half + e], i, zeros[e], special);
-            if (kOwnScales && kHalf) b[e] = fma_pair(b[e], w.factors[e], kMinusZeros);
+            if (kOwnScales && kHalf && !kTurned) b[e] = fma_pair(b[e], w.factors[e], kMinusZeros);
           }
           const int to = 2 * ((2 * c + half) * kPack + i);
           AA_UNROLL
-          for (int m = 0; m < tile.m_tiles; ++m) {
+          for (int m = 0; m < kTilesM; ++m) {
             float(*at_row)[kLaneColumns] = &o.at[2 * m];
             multiply(at_row[0][to], at_row[0][to + 1], at_row[1][to], at_row[1][to + 1], w.at[m], b[0], b[1]);
           }

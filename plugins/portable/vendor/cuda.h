@@ -98,7 +98,7 @@ constexpr bool kConverts = cfg.matrix && !cfg.latent && kFloat8 && cfg.kind != k
 constexpr bool kConverts = false;
 #endif
 constexpr bool kWidened = kConverts && cfg.kind == kBF16, kHalf = cfg.kind == kF16 || kWidened;
-constexpr float kLift = kConverts ? 14 : 0;
+constexpr float kLift = kConverts ? 7 : 0;
 
 #include "simt.h"
 
@@ -139,3 +139,4 @@ AA_FN unsigned pair_of(float low, float high) {
 }
 
 #include "codes.h"
+#include "share.h"

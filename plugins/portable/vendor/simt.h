@@ -23,7 +23,8 @@ constexpr int kPitchQ = query_pitch(cfg);
 constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile_pitch(cfg, cfg.head_size);
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
-constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
+constexpr bool kTurned = turned_bytes(cfg, tile) > 0;  // codes stand in shared memory as rows of q's kind once more
+constexpr int kPack = code_bits(cfg.rows) >= 16 || kTurned ? 1 : 16 / code_bits(cfg.rows);
 // Neighbouring columns of the output that a lane has one accumulator apart.
 constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kPack;
 constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
@@ -31,23 +32,32 @@ constexpr bool kRotated = cfg.rows == kRowsInt4Scaled;
 constexpr int kHalfRotation =
     1 << log2_int(cfg.head_size) / 2;  // H H = head_size: divided off in two steps, for float16's sake
 constexpr float kScoreFactor = kRotated ? (float)kHalfRotation / cfg.head_size : 1;
-constexpr int kWarpKeys = tile.keys / tile.warps_n;
-constexpr int kWarpColumns = tile.share ? tile.columns / tile.warps_n : tile.columns;
-constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;  // whose probabilities a warp multiplies with V
-constexpr int kLaneRows = kFlat ? 1 : 2 * tile.m_tiles, kLaneKeys = kWarpKeys / 4, kLaneSeen = kSeenKeys / 4;
+constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
+// Warps that share: their scores are parts of sums over `kSplits` warps; each lane then sees a piece of one row, and each warp
+// multiplies all rows with columns of its own, a tile of keys later, so that sums and products of two tiles overlap.
+constexpr int kSplits = tile.share ? tile.share : 1;
+constexpr int kWarpKeys = tile.keys / (tile.warps_n / kSplits);
+constexpr int kWarpColumns = tile.share ? tile.columns / (kThreads / 32) : tile.columns;
+constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;        // whose probabilities a warp multiplies with V
+constexpr int kTilesM = tile.share ? tile.rows / 16 : tile.m_tiles;  // of its accumulator
+constexpr int kRowSharers = tile.share ? kThreads / tile.rows : 4;   // lanes that see a row's scores
+constexpr int kLaneRows = kFlat ? 1 : 2 * kTilesM, kSeenRows = tile.share ? 1 : kLaneRows;
+constexpr int kLaneKeys = kWarpKeys / 4, kLaneSeen = tile.share ? tile.keys / kRowSharers : kLaneKeys;
 constexpr int kLaneColumns = kWarpColumns / 4;
+constexpr int kLate = tile.share ? 1 : 0;
+constexpr int kAhead = tile.stages - 1 - (tile.share && !kTurned ? 1 : 0);  // tiles of keys asked for before they are used
+constexpr int kPending = tile.stages - 2 - (tile.share ? 1 : 0);            // of them not waited for at a tile's begin
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
 constexpr int kWeightsBytes = weights_bytes(cfg, tile);
-constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
 constexpr int kMergeThreads = merge_threads(tile), kMergeShares = merge_shares(tile);
 constexpr int kLookups = (tile.keys + kThreads - 1) / kThreads;
 constexpr int kRowLanes = 32, kRowsK = kThreads / kLanesK, kRowsV = kThreads / kLanesV;
 
 struct Scores {
-  float at[kLaneRows][kLaneKeys];
+  float at[kFlat ? 1 : 2 * tile.m_tiles][kLaneKeys];
 };
 struct SeenScores {
-  float at[kLaneRows][kLaneSeen];
+  float at[kSeenRows][kLaneSeen];
 };
 struct Accumulator {
   float at[kLaneRows][kLaneColumns];
@@ -57,13 +67,15 @@ AA_FN constexpr int lane_columns() { return kLaneColumns; }
 AA_FN int lane() { return thread() % 32; }
 AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
 AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
-AA_FN int row_of(int i) { return (warp_m() * tile.m_tiles + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
+AA_FN int row_of(int i) { return ((tile.share ? 0 : warp_m() * tile.m_tiles) + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
 AA_FN int key_of(int j) {
   if (kFlat) return warp_n() * kWarpKeys + lane() % 4 * kLaneKeys + j;
-  return warp_n() * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
+  return warp_n() / kSplits * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
 }
-AA_FN int seen_key_of(int j) { return tile.share ? j / 2 * 8 + lane() % 4 * 2 + j % 2 : key_of(j); }
-AA_FN int first_column() { return tile.share ? warp_n() * kWarpColumns : 0; }
+AA_FN int seen_row_of(int i) { return tile.share ? thread() / kRowSharers : row_of(i); }
+AA_FN int seen_key_of(int j) { return tile.share ? (j / 2 * kRowSharers + thread() % kRowSharers) * 2 + j % 2 : key_of(j); }
+AA_FN int first_column() { return tile.share ? thread() / 32 * kWarpColumns : 0; }
+AA_FN int place_of(int step) { return kTurned ? step % 2 : step % tile.stages; }  // where the products find a tile's keys
 // Columns of a lane in ascending order, and the accumulator of each: kSpread * 2 neighbours of every kSpread * 8.
 AA_FN int column_of(int c) {
   return first_column() + c / (2 * kSpread) * (8 * kSpread) + lane() % 4 * (2 * kSpread) + c % (2 * kSpread);
@@ -77,14 +89,16 @@ AA_FN float largest_of_group(float x) {
   for (int mask = 16; mask; mask /= 2) x = larger(x, from_lane_xor(x, mask));
   return x;
 }
-AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (!tile.share || warp_n() == 0); }
+AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (!tile.share || thread() < 32); }
 AA_FN float row_max(float x) {
-  x = larger(x, from_lane_xor(x, 1));
-  return larger(x, from_lane_xor(x, 2));
+  AA_UNROLL
+  for (int mask = 1; mask < kRowSharers; mask *= 2) x = larger(x, from_lane_xor(x, mask));
+  return x;
 }
 AA_FN float row_sum(float x) {
-  x += from_lane_xor(x, 1);
-  return x + from_lane_xor(x, 2);
+  AA_UNROLL
+  for (int mask = 1; mask < kRowSharers; mask *= 2) x += from_lane_xor(x, mask);
+  return x;
 }
 
 // Sum of the values of all threads before this one; *total of all.
@@ -133,6 +147,9 @@ AA_FN void store_out(char* row, int64_t i, float value) {
 struct alignas(16) Chunk {
   unsigned word[4];
 };
+struct alignas(8) Two {
+  float low, high;
+};
 struct alignas(8) Half4 {
   unsigned short at[4];
 };
@@ -160,10 +177,7 @@ AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const
   }
 }
 
-AA_FN void store_two(float* to, float low, float high) {
-  to[0] = low;
-  to[1] = high;
-}
+AA_FN void store_two(float* to, float low, float high) { *(Two*)to = Two{low, high}; }
 AA_FN void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
   if (cfg.head_size_v % 2 != 0 || cfg.out_kind == kF32) {
@@ -195,7 +209,8 @@ AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_
 
 #include "formats.inl"
 
-// A program's shared memory: q [rows][kHead], `stages` times k [keys][kHead] and v [keys][columns].
+// A program's shared memory: q [rows][kHead], `stages` times k [keys][kHead] and v [keys][columns]. Where warps share: sums
+// [splits][rows][keys] in q's place, turned keys [2][keys][kHead], probabilities [rows][keys], a row's shrink, maximum and sum.
 struct Tiles {
   char* base;
   SharedAt start;  // the same, as the vendor's copies and matrix loads address it
@@ -203,6 +218,11 @@ struct Tiles {
   AA_FN static int q_at(int row) { return row * kPitchQ; }
   AA_FN static int k_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + row * kPitchK; }
   AA_FN static int v_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
+  AA_FN static int turned_at(int place, int row) {
+    return kQueryBytes + tile.stages * kStageBytes + (place * tile.keys + row) * kPitchQ;
+  }
+  AA_FN static int key_at(int place, int row) { return kTurned ? turned_at(place, row) : k_at(place, row); }
+  AA_FN float* sums(int split, int row) const { return (float*)base + (split * tile.rows + row) * score_pitch(tile); }
   AA_FN char* q(int row, int part = 0) const { return base + q_at(row + part * tile.rows); }
   AA_FN char* k(int stage, int row) const { return base + k_at(stage, row); }
   AA_FN char* v(int stage, int row) const { return base + v_at(stage, row); }
@@ -211,7 +231,8 @@ struct Tiles {
   AA_FN float* weights() const { return (float*)(body() + kBodyBytes); }
   AA_FN int64_t* offsets(int stage) const { return (int64_t*)(body() + kBodyBytes + kWeightsBytes) + stage * tile.keys * 2; }
   AA_FN float* maximum() const { return (float*)offsets(tile.stages); }
-  AA_FN float* sum() const { return maximum() + tile.warps_n * tile.rows; }
+  AA_FN float* sum() const { return maximum() + (tile.share ? 1 : tile.warps_n) * tile.rows; }
+  AA_FN float* shrink() const { return sum() + tile.rows; }
 
   // A piece from base + offset; zeros where offset is negative.
   AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
@@ -329,18 +350,34 @@ AA_FN float query_element(const Tiles& tiles, int row, int i) {
   return query_parts(cfg) == 2 ? value + load_any(cfg.kind, tiles.q(row, 1), i) : value;
 }
 
-// Scores of all keys of the tile, from the warps that have them.
+// Scores as the softmax takes them: a lane's own, or the sums of what warps have of them.
 AA_FN void share_scores(const Tiles& tiles, const Scores& own, SeenScores& seen) {
-  constexpr int kPitch = score_pitch(tile);
-  AA_UNROLL
-  for (int i = 0; tile.share && i < kLaneRows; ++i) AA_UNROLL
-  for (int j = 0; j < kLaneKeys; j += 2)
-    store_two(tiles.weights() + row_of(i) * kPitch + key_of(j), own.at[i][j], own.at[i][j + 1]);
   if (tile.share) barrier();
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
-  for (int j = 0; j < kLaneSeen; ++j)
-    seen.at[i][j] = tile.share ? tiles.weights()[row_of(i) * kPitch + seen_key_of(j)] : own.at[i][j];
+  for (int i = 0; i < kSeenRows; ++i) AA_UNROLL
+  for (int j = 0; j < kLaneSeen; j += 2) {
+    Two two = {0, 0};
+    AA_UNROLL
+    for (int n = 0; n < tile.share; ++n) {
+      const Two part = *(const Two*)(tiles.sums(n, seen_row_of(i)) + seen_key_of(j));
+      two.low += part.low;
+      two.high += part.high;
+    }
+    seen.at[i][j] = tile.share ? two.low : own.at[i][j % kLaneKeys];
+    seen.at[i][j + 1] = tile.share ? two.high : own.at[i][(j + 1) % kLaneKeys];
+  }
+}
+// How much a row of the accumulator shrinks, and a row's state at the end: a lane's own, or that of the lanes that saw the row.
+AA_FN float shrink_of(const Tiles& tiles, const float (&own)[kSeenRows], int i) {
+  return tile.share ? tiles.shrink()[row_of(i)] : own[i % kSeenRows];
+}
+AA_FN void share_ends(const Tiles& tiles, const float (&maximum)[kSeenRows], const float (&sum)[kSeenRows]) {
+  if (tile.share && thread() % kRowSharers == 0)
+    tiles.maximum()[seen_row_of(0)] = maximum[0], tiles.sum()[seen_row_of(0)] = sum[0];
+}
+AA_FN Two end_of(const Tiles& tiles, const float (&maximum)[kSeenRows], const float (&sum)[kSeenRows], int i) {
+  if (tile.share) return {tiles.maximum()[row_of(i)], tiles.sum()[row_of(i)]};
+  return {maximum[i % kSeenRows], sum[i % kSeenRows]};
 }
 
 // S = Q K^T, elementwise: each lane sums its own elements.
