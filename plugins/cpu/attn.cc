@@ -56,6 +56,7 @@ void CpuAttn::forward(const Metadata& metadata, const anyattn_forward_args& args
   set_query(call, 0, view<3>(args.q, {"q", plan_.q_dtype, {tokens, plan_.num_q_heads, plan_.head_size}, true}));
   set_out(call, plan_, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.head_size_v}, true}));
   set_lse(call, plan_, args.lse, args.lse_base, tokens);
+  if (plan_.has(ANYATTN_FEATURE_OUT_SCALE)) call.unit.value_scale = 1.f / *read_per_head(args.out_scale, "out_scale", 1);
   if (plan_.has(ANYATTN_FEATURE_SINKS)) call.unit.sinks = read_per_head(args.sinks, "sinks", plan_.num_q_heads);
   if (plan_.alibi != kAlibiNone) call.unit.alibi_slopes = read_per_head(args.alibi_slopes, "alibi_slopes", plan_.num_q_heads);
   if (plan_.ragged) {

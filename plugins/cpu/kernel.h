@@ -7,7 +7,7 @@
 
 namespace anyattn::cpu {
 
-enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kElementKinds = 3 };
+enum ElementKind : uint32_t { kF32 = 0, kF16 = 1, kBF16 = 2, kE4M3 = 3 };  // the last of outputs only
 // How rows of a cache are stored; the kernels read each through a struct of loads (keys-inl.h).
 enum RowFormat : uint32_t {
   kRowsF32 = 0,
@@ -82,7 +82,7 @@ struct Unit {
   int64_t first_position;  // of token 0
 
   float softmax_scale;
-  float value_scale;  // of the output: the scale of V where a format has one for all keys, else 1. K's is in softmax_scale
+  float value_scale;  // of the output: V's where a format has one for all keys, over that of codes. K's is in softmax_scale
   float soft_cap;     // 0: none
   AlibiKind alibi;
   const float* alibi_slopes;  // [heads], with alibi

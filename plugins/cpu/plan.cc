@@ -17,10 +17,11 @@ constexpr uint64_t kCommonFeatures = bit(ANYATTN_FEATURE_NON_CAUSAL) | bit(ANYAT
                                      bit(ANYATTN_FEATURE_CP_DECODE) | bit(ANYATTN_FEATURE_LSE) |
                                      bit(ANYATTN_FEATURE_BATCH_INVARIANT) | bit(ANYATTN_FEATURE_KV_TRANSFER) |
                                      bit(ANYATTN_FEATURE_GRAPH) | bit(ANYATTN_FEATURE_MLA) | bit(ANYATTN_FEATURE_KV_SCALES);
-constexpr uint64_t kPlainFeatures =
-    kCommonFeatures | bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) | bit(ANYATTN_FEATURE_WINDOW) | bit(ANYATTN_FEATURE_SOFT_CAP) |
-    bit(ANYATTN_FEATURE_ALIBI) | bit(ANYATTN_FEATURE_ALIBI_SQRT) | bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) |
-    bit(ANYATTN_FEATURE_SINKS) | bit(ANYATTN_FEATURE_MM_PREFIX) | bit(ANYATTN_FEATURE_CP_PREFILL);
+constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) | bit(ANYATTN_FEATURE_WINDOW) |
+                                    bit(ANYATTN_FEATURE_SOFT_CAP) | bit(ANYATTN_FEATURE_ALIBI) |
+                                    bit(ANYATTN_FEATURE_ALIBI_SQRT) | bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) |
+                                    bit(ANYATTN_FEATURE_SINKS) | bit(ANYATTN_FEATURE_MM_PREFIX) |
+                                    bit(ANYATTN_FEATURE_CP_PREFILL) | bit(ANYATTN_FEATURE_OUT_SCALE);
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 
@@ -63,8 +64,7 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   plan.q_dtype = problem.q_dtype;
   plan.out_dtype = problem.out_dtype;
   if (!is_float_dtype(problem.q_dtype)) reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), kFloats);
-  if (!is_float_dtype(problem.out_dtype))
-    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), kFloats);
+  check_out_dtype(problem, reasons);
   plan.ragged = has_ragged_keys(problem, reasons);
   plan.block_size = plan.ragged ? 0 : problem.block_size ? problem.block_size : kPreferredBlockSize;
 }
@@ -185,7 +185,7 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   plan.q_kind = element_kind(plan.q_dtype);
-  plan.out_kind = element_kind(plan.out_dtype);
+  plan.out_kind = plan.has(ANYATTN_FEATURE_OUT_SCALE) ? kE4M3 : element_kind(plan.out_dtype);
   plan.kernel_rows = plan.format->rows;
   if (plan.kernel_rows == kRowsInt4Scaled && plan.head_size == plan.head_size_v) {
     const RowFormat rotated = plan.head_size == 64 ? kRowsInt4Of64 : plan.head_size == 128 ? kRowsInt4Of128 : kRowsInt4Scaled;

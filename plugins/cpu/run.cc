@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "anyattn/dtypes.hpp"
+
 namespace anyattn::cpu {
 namespace {
 
@@ -77,7 +79,7 @@ void rotate_query(const Plan& plan, Unit& unit, char* area) {
 
 // Rows past the last request: 0 and -inf, sinks or not.
 void clear_rows(const Call& call, const Plan& plan, int64_t begin, int64_t end) {
-  const size_t row_bytes = size_t{call.unit.head_size_v} * (call.unit.out_kind == kF32 ? 4 : 2);
+  const size_t row_bytes = size_t{call.unit.head_size_v} * dtype_bytes(plan.out_dtype);
   for (int64_t row = begin; row < end; ++row) {
     for (uint32_t head = 0; head < plan.num_q_heads; ++head) {
       Unit at = call.unit;
@@ -131,7 +133,7 @@ void run_worklist(const Host& host, const Plan& plan, const Worklist& work, cons
     unit.keys.k += kv_head * call.k_head_bytes;
     unit.keys.v += kv_head * call.v_head_bytes;
     if (call.k_scales) unit.softmax_scale *= call.k_scales[kv_head * call.scale_stride];
-    if (call.v_scales) unit.value_scale = call.v_scales[kv_head * call.scale_stride];
+    if (call.v_scales) unit.value_scale *= call.v_scales[kv_head * call.scale_stride];
     if (plan.ragged) {
       unit.keys.k += batch.key_start_loc[item.req] * unit.keys.k_token_bytes;
       unit.keys.v += batch.key_start_loc[item.req] * unit.keys.v_token_bytes;

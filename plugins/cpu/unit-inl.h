@@ -2,6 +2,7 @@
 // A unit's scratch, the start and the end of its rows, and the joining of splits. Compiled once per instruction set behind
 // simd-inl.h; included by the attention kernels.
 #pragma once
+#include "float8-inl.h"
 #include "rotate-inl.h"
 
 namespace anyattn::cpu {
@@ -59,6 +60,12 @@ inline void start_rows(const Unit& u, const Workspace& w) {
   }
 }
 
+// Not inline: the loop of the other outputs stays as it is without it.
+[[gnu::noinline]] void store_codes(char* to, const float* from, float factor, uint32_t count) {
+  for (uint32_t i = 0; i < count; i += kLanes)
+    store_bytes(to + i, narrow8(load(from + i) * factor, E4M3{}), count - i < kLanes ? static_cast<int>(count - i) : kLanes);
+}
+
 // Writes one row: divides by the sum; no key and no sink give 0 and -inf.
 inline void finish_row(const Unit& u, uint32_t row, float* out, float row_max, float row_sum) {
   if (u.rotated) rotate_back(out, u.head_size_v);
@@ -73,6 +80,7 @@ inline void finish_row(const Unit& u, uint32_t row, float* out, float row_max, f
               element);
     }
   });
+  if (u.out_kind == kE4M3) store_codes(to, out, factor, u.head_size_v);
   if (!u.lse) return;
   const double natural = static_cast<double>(row_max) + ::log(static_cast<double>(row_sum));
   u.lse[token * u.lse_token_stride + head * u.lse_head_stride] =

@@ -46,9 +46,6 @@ void check_parameters(const anyattn_problem& problem, Reasons& reasons, Plan& pl
   cfg.mm_prefix = plan.has(ANYATTN_FEATURE_MM_PREFIX);
   cfg.invariant = plan.has(ANYATTN_FEATURE_BATCH_INVARIANT);
   const KeyShard shard = read_key_shard(problem, reasons);
-  if (shard.world > 1 && plan.has(ANYATTN_FEATURE_OUT_SCALE))
-    reasons.add(ANYATTN_REASON_COMBINATION, "out_scale", "with sharded keys", "without",
-                "merge_states joins the shards' parts as floats");
   cfg.cp_world = static_cast<int>(shard.world);
   cfg.cp_rank = static_cast<int>(shard.rank);
   cfg.cp_interleave = static_cast<int>(shard.interleave);
@@ -58,10 +55,7 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   plan.dtype = problem.q_dtype;
   plan.out_dtype = problem.out_dtype;
   if (!is_float_dtype(problem.q_dtype)) reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), kFloats);
-  const bool codes = plan.has(ANYATTN_FEATURE_OUT_SCALE);
-  if (codes ? problem.out_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN : !is_float_dtype(problem.out_dtype))
-    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", text(dtype_name(problem.out_dtype), codes ? " with out_scale" : ""),
-                codes ? "float8_e4m3fn with out_scale" : kFloats);
+  check_out_dtype(problem, reasons);
   plan.ragged = has_ragged_keys(problem, reasons);
   if (plan.ragged) return;
   plan.block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;

@@ -67,7 +67,6 @@ TEST_CASE("supports_names_each_feature_that_is_not_done") {
   for (const auto& [feature, name] : {std::pair{ANYATTN_FEATURE_SPARSE_TOPK, "sparse_topk"},
                                       {ANYATTN_FEATURE_CHUNKED_LOCAL, "chunked_local"},
                                       {ANYATTN_FEATURE_QUANTISED_QUERY, "quantised_query"},
-                                      {ANYATTN_FEATURE_OUT_SCALE, "out_scale"},
                                       {ANYATTN_FEATURE_OUT_BLOCK_SCALES, "out_block_scales"}}) {
     const uint32_t bit = feature;
     const Answer plain = ask_attn([&](anyattn_problem&, uint64_t& features) { features = uint64_t{1} << bit; });

@@ -55,6 +55,18 @@ inline bool has_ragged_keys(const anyattn_problem& problem, Reasons& reasons) {
   return problem.key_source == ANYATTN_KEYS_RAGGED;
 }
 
+// Floats, or E4M3 codes of whole sums with OUT_SCALE: merge_states joins the parts of sharded keys as floats.
+inline void check_out_dtype(const anyattn_problem& problem, Reasons& reasons) {
+  const auto has = [&](uint32_t feature) { return anyattn_problem_has(&problem, feature) != 0; };
+  const bool codes = has(ANYATTN_FEATURE_OUT_SCALE);
+  if (codes ? problem.out_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN : !is_float_dtype(problem.out_dtype))
+    reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", text(dtype_name(problem.out_dtype), codes ? " with out_scale" : ""),
+                codes ? "float8_e4m3fn with out_scale" : "float32, float16, bfloat16");
+  if (codes && problem.cp_world_size > 1 && (has(ANYATTN_FEATURE_CP_DECODE) || has(ANYATTN_FEATURE_CP_PREFILL)))
+    reasons.add(ANYATTN_REASON_COMBINATION, "out_scale", "with sharded keys", "without",
+                "merge_states joins the shards' parts as floats");
+}
+
 // What is done to scores, read where its feature is set, else at rest.
 struct ScoreRules {
   enum Causality : int { kCausal = 0, kNonCausal = 1, kPerRequest = 2 };
