@@ -49,7 +49,11 @@ AA_FN int from_lane_below(int x, int step) { return __builtin_amdgcn_ds_bpermute
 AA_FN float exp2_of(float x) { return __builtin_amdgcn_exp2f(x); }
 AA_FN float larger(float a, float b) { return __builtin_fmaxf(a, b); }
 AA_FN float log2_of(float x) { return __builtin_amdgcn_logf(x); }
-AA_FN float tanh_of(float x) { return 1 - 2 / (exp2_of(x * 2.88539008177792681f) + 1); }
+// Near 0 Lambert's continued fraction: the other form loses there the digits that a cap of scores multiplies.
+AA_FN float tanh_of(float x) {
+  const float y = x * x;
+  return y < 0.36f ? x * (945 + y * (105 + y)) / (945 + y * (420 + 15 * y)) : 1 - 2 / (exp2_of(x * 2.88539008177792681f) + 1);
+}
 AA_FN float sqrt_of(float x) { return __builtin_sqrtf(x); }
 AA_FN double exp_of(double x) { return exp2_of((float)x * 1.44269504088896341f); }
 AA_FN double log_of(double x) { return log2_of((float)x) * 0.69314718055994531f; }
