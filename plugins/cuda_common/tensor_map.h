@@ -12,13 +12,13 @@
 
 namespace anyattn::cuda {
 
-// Innermost dimension first; elements of 16 bits, the innermost ones dense.
+// Innermost dimension first, its elements dense.
 struct BoxedTensor {
   const void* data;     // device, 16-byte aligned
   uint32_t rank;        // 3 to 5
   uint64_t dims[5];     // at least 1 each
   uint64_t strides[4];  // strides[i]: bytes from one element of dimension i + 1 to the next, a multiple of 16
-  uint32_t box[5];      // up to 256 each; box[0] is 64 elements, a row of 128 bytes
+  uint32_t box[5];      // up to 256 each; box[0]: 32, 64 or 128 bytes
   CUtensorMapL2promotion promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_256B;  // what a miss fetches into L2
 };
 
@@ -36,19 +36,25 @@ inline auto tensor_map_encoder() {
   return encode;
 }
 
-// Rows of 128 bytes under the 128-byte swizzle, zeros outside the tensor. Throws anyattn::Error where the driver refuses.
-inline CUtensorMap make_tensor_map(const BoxedTensor& tensor, bool bfloat16) {
+// Rows of box[0] elements under the swizzle of their width, zeros outside the tensor. Throws anyattn::Error where the driver refuses.
+inline CUtensorMap make_tensor_map(const BoxedTensor& tensor, CUtensorMapDataType type) {
   CUtensorMap map;
-  const uint32_t dense[5] = {1, 1, 1, 1, 1};
-  const CUresult code = tensor_map_encoder()(
-      &map, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensor.rank,
-      const_cast<void*>(tensor.data), tensor.dims, tensor.strides, tensor.box, dense, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const uint32_t dense[5] = {1, 1, 1, 1, 1}, row = tensor.box[0] * (type == CU_TENSOR_MAP_DATA_TYPE_UINT8 ? 1 : 2);
+  const CUtensorMapSwizzle swizzle = row == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : row == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                 : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUresult code =
+      tensor_map_encoder()(&map, type, tensor.rank, const_cast<void*>(tensor.data), tensor.dims, tensor.strides, tensor.box,
+                           dense, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (code != CUDA_SUCCESS)
     throw Error(ANYATTN_INVALID_ARGUMENT, "the copy engine takes no tensor at ", reinterpret_cast<uint64_t>(tensor.data),
                 " with strides of ", tensor.strides[0], " and ", tensor.strides[1],
                 " bytes; allowed: addresses and strides that are multiples of 16 bytes");
   return map;
+}
+
+inline CUtensorMap make_tensor_map(const BoxedTensor& tensor, bool bfloat16) {
+  return make_tensor_map(tensor, bfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16);
 }
 
 }  // namespace anyattn::cuda

@@ -147,10 +147,12 @@ TEST_CASE("flash_attn_names_the_devices_it_has_code_for") {
 
 // An impl of llama's layer in the first layout, and what it says at debug level.
 struct Impl {
-  Impl(const anyattn_device_facts& facts_of, const char* value, const char* key = "kernels", uint64_t features = 0)
+  Impl(const anyattn_device_facts& facts_of, const char* value, const char* key = "kernels", uint64_t features = 0,
+       void (*change)(Asked&) = nullptr)
       : facts(facts_of), host(value, key) {
     asked.problem.block_size = 64;
     asked.features = features;
+    if (change) change(asked);
     const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
       auto& to = *static_cast<Impl*>(context);
       if (to.impl) return;
@@ -190,9 +192,9 @@ TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
     return kernels(kH200, asked);
   };
   CHECK(
-      changed([](Asked& a) { a.problem.head_size = a.problem.head_size_v = 96; }) ==
-      "sm80_decode for queries up to 4, sm90_prefill for longer ones; sm90_decode needs head sizes of 64 or 128, of values the "
-      "same");
+      changed([](Asked& a) { a.problem.head_size = a.problem.head_size_v = 80; }) ==
+      "sm80_decode for queries up to 4, sm90_prefill for longer ones; sm90_decode needs head sizes of 64, 96, 128, 192 or 256, "
+      "of values the same");
   CHECK(changed([](Asked& a) { a.set(ANYATTN_FEATURE_ALIBI); }) ==
         ampere + "; sm90_decode needs scores without ALiBi; sm90_prefill needs scores without ALiBi");
   CHECK(changed([](Asked& a) { a.problem.block_size = 24; }) ==
@@ -242,6 +244,32 @@ TEST_CASE("flash_attn_cascades_where_the_model_says_that_it_pays") {
   while (!model.pays(border, border, 2048)) ++border;
   CHECK(Impl(kH200, "auto", "cascade").cascade() ==
         "cascade from " + std::to_string(border) + " requests that share 2048 tokens");
+}
+
+void set_heads(Asked& asked, uint32_t q, uint32_t kv) {
+  asked.problem.num_q_heads = q;
+  asked.problem.num_kv_heads = kv;
+}
+void set_size(Asked& asked, uint32_t size) { asked.problem.head_size = asked.problem.head_size_v = size; }
+
+TEST_CASE("flash_attn_chooses_hoppers_decode_by_values") {
+  const auto decode = [](void (*change)(Asked&)) {
+    const std::string line = Impl(kH200, "auto", "kernels", 0, change).line();
+    return line.substr(0, line.find(','));
+  };
+  const std::string hopper = "FLASH_ATTN: kernels sm90_decode for queries up to ", general = "FLASH_ATTN: kernels sm80_decode";
+  CHECK(decode([](Asked& a) { set_size(a, 64); }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_size(a, 96); }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_size(a, 192); }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_size(a, 256); }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_size(a, 80); }).find(general) == 0);
+  CHECK(decode([](Asked& a) { a.problem.kv_cache_dtype = "fp8_e4m3"; }) == hopper + "4");
+  CHECK(decode([](Asked& a) { a.problem.out_dtype = ANYATTN_DTYPE_FLOAT32; }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_heads(a, 32, 1); }) == hopper + "1");
+  CHECK(decode([](Asked& a) { set_heads(a, 40, 2); }) == hopper + "1");
+  CHECK(decode([](Asked& a) { set_heads(a, 17, 1); }).find(general) == 0);  // no equal parts of 8 to 16
+  CHECK(decode([](Asked& a) { a.problem.block_size = 24; }).find(general) == 0);
+  CHECK(decode([](Asked& a) { a.set(ANYATTN_FEATURE_ALIBI); }).find(general) == 0);
 }
 
 TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {

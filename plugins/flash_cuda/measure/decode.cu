@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the decode family of sm_90 against float32, then times it: graphs over cold page tables. No part of the build:
 //   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda -I sdk/cpp/include -I sdk/include
-//     plugins/flash_cuda/measure/decode.cu plugins/flash_cuda/sm90/decode.cu -o decode && ./decode check | few | all | ragged
+//     plugins/flash_cuda/measure/decode.cu plugins/flash_cuda/sm90/decode.cu UNITS.cu -o decode
+//   ./decode check | smallest | few | all | ragged | sizes, then a page size or 0, then fp8    (UNITS.cu: one for each line of decode_instances.txt)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +18,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include <anyattn/error.hpp>
 
 #include "cuda_common/mbarrier.cuh"
 #include "cuda_common/measure.cuh"
@@ -39,6 +44,9 @@ struct Shape {
   float soft_cap = 0;
   bool sinks = false;
   int unowned_rows = 0;
+  int out_dtype = kBF16;
+  int scales = 0;  // of 8-bit codes: 0, 1 or kv_heads of them
+  bool invariant = false;
   std::vector<int> lens, queries;
 };
 
@@ -66,9 +74,10 @@ __global__ void poison(T* cache, Plane plane, const int* table, int width,
 }
 
 // One block a row and head: float32 over the stored inputs.
-template <class T>
-__global__ void reference(const T* q, const T* cache, Plane plane, const int* table, int heads, int row, int head, int begin,
-                          int end, float soft_cap, const float* sinks, float* scores, float* out, float* lse) {
+template <class T, class Code>
+__global__ void reference(const T* q, const Code* cache, Plane plane, const int* table, int heads, int row, int head, int begin,
+                          int end, float soft_cap, const float* sinks, float k_scale, float v_scale, float* scores, float* out,
+                          float* lse) {
   __shared__ float sums[256];
   const int kv = head / (heads / plane.kv_heads), d_count = plane.head_size;
   const auto reduce = [&](float mine, bool top) {
@@ -82,10 +91,10 @@ __global__ void reference(const T* q, const T* cache, Plane plane, const int* ta
   float top = sinks ? sinks[head] : -INFINITY;
   for (int key = begin + static_cast<int>(threadIdx.x); key < end; key += 256) {
     float s = 0;
-    const T* k = cache + plane.at(table[key / plane.page], key % plane.page, kv, 0);
+    const Code* k = cache + plane.at(table[key / plane.page], key % plane.page, kv, 0);
     for (int d = 0; d < d_count; ++d)
       s += static_cast<float>(q[(static_cast<int64_t>(row) * heads + head) * d_count + d]) * static_cast<float>(k[d]);
-    s *= rsqrtf(static_cast<float>(d_count));
+    s *= k_scale * rsqrtf(static_cast<float>(d_count));
     if (soft_cap != 0) s = soft_cap * tanhf(s / soft_cap);
     scores[key] = s;
     top = fmaxf(top, s);
@@ -100,7 +109,7 @@ __global__ void reference(const T* q, const T* cache, Plane plane, const int* ta
     float o = 0;
     for (int key = begin; key < end; ++key)
       o += scores[key] * static_cast<float>(cache[plane.at(table[key / plane.page], key % plane.page, kv, 1) + threadIdx.x]);
-    out[threadIdx.x] = sum > 0 ? o / sum : 0;
+    out[threadIdx.x] = sum > 0 ? v_scale * o / sum : 0;
   }
 }
 
@@ -165,8 +174,14 @@ T* device(const std::vector<T>& values) {
 
 Device facts;
 
+float element(const std::vector<char>& from, uint64_t i, int dtype) {
+  if (dtype == kF32) return reinterpret_cast<const float*>(from.data())[i];
+  if (dtype == kF16) return static_cast<float>(reinterpret_cast<const __half*>(from.data())[i]);
+  return static_cast<float>(reinterpret_cast<const __nv_bfloat16*>(from.data())[i]);
+}
+
 // One problem and batch; `rotation` disjoint tables.
-template <class T>
+template <class T, class Code = T>
 class Point {
  public:
   Point(const Shape& s, uint64_t seed, bool timed) : s_(s), plane_{s.page, s.kv_heads, s.head_size, s.head_major} {
@@ -175,7 +190,7 @@ class Point {
     longest_ = *std::max_element(s_.lens.begin(), s_.lens.end());
     width_ = std::max(1, (longest_ + s.page - 1) / s.page);
     uint64_t pages_each = 0, bytes = 0;
-    for (int n : s_.lens) pages_each += (n + s.page - 1) / s.page, bytes += 4ull * n * s.kv_heads * s.head_size;
+    for (int n : s_.lens) pages_each += (n + s.page - 1) / s.page, bytes += 2ull * sizeof(Code) * n * s.kv_heads * s.head_size;
     starts_.assign(1, 0);
     for (int n : s_.queries) starts_.push_back(starts_.back() + n);
     rows_ = starts_.back() + s.unowned_rows;
@@ -183,9 +198,13 @@ class Point {
     bytes_ = bytes + 4ull * rows_ * row_elements;
     rotation_ = timed ? static_cast<int>(std::min<uint64_t>(128, (256ull << 20) / bytes + 1)) : 1;
     pages_ = pages_each * rotation_;
-    cache_ = device<T>(std::max<uint64_t>(1, pages_) * plane_.block());
+    cache_ = device<Code>(std::max<uint64_t>(1, pages_) * plane_.block());
     q_ = device<T>(rows_ * row_elements);
-    out_ = device<T>(rows_ * row_elements);
+    out_ = device<char>(rows_ * row_elements * out_bytes());
+    std::vector<float> scales(2 * std::max(1, s.scales));
+    for (size_t i = 0; i < scales.size(); ++i) scales[i] = 0.5f + 0.125f * static_cast<float>(i % 7);
+    scales_host_ = scales;
+    scales_ = device(scales);
     lse_ = device<float>(static_cast<uint64_t>(rows_) * s.heads);
     draw<<<4096, 256>>>(cache_, pages_ * plane_.block(), seed << 40);
     draw<<<1024, 256>>>(q_, rows_ * row_elements, seed << 40 | 7);
@@ -221,9 +240,10 @@ class Point {
                      kAlibiNone,
                      s.sinks,
                      s.soft_cap,
-                     0,
+                     s.invariant,
                      1};
-    lane_.problem.kv_dtype = lane_.problem.out_dtype = lane_.problem.dtype;
+    lane_.problem.kv_dtype = sizeof(Code) == 1 ? kE4M3 : lane_.problem.dtype;
+    lane_.problem.out_dtype = s.out_dtype;
     lane_.device = facts;
     lane_.limits = {reqs_, rows_, *std::max_element(s_.queries.begin(), s_.queries.end()), longest_, width_};
     lane_.min_query = 0;
@@ -244,7 +264,7 @@ class Point {
     for (void* p : {static_cast<void*>(cache_), static_cast<void*>(q_), static_cast<void*>(out_), static_cast<void*>(lse_),
                     static_cast<void*>(sinks_), static_cast<void*>(tables_), static_cast<void*>(starts_device_),
                     static_cast<void*>(lens_device_), static_cast<void*>(persistent_), static_cast<void*>(scratch_),
-                    static_cast<void*>(kept_)})
+                    static_cast<void*>(kept_), static_cast<void*>(scales_)})
       CHECK(cudaFree(p));
   }
 
@@ -268,10 +288,16 @@ class Point {
     f.counter_set = counter_set;
     const int64_t row = static_cast<int64_t>(s_.heads) * s_.head_size * 2;
     f.q = {reinterpret_cast<char*>(q_), row, s_.head_size * 2};
-    f.out = {reinterpret_cast<char*>(out_), row, s_.head_size * 2};
-    f.k = {reinterpret_cast<char*>(cache_), plane_.token() * 2, plane_.head() * 2};
-    f.v = {reinterpret_cast<char*>(cache_) + plane_.block(), plane_.token() * 2, plane_.head() * 2};
-    f.block_bytes = plane_.block() * 2;
+    f.out = {out_, row / 2 * out_bytes(), s_.head_size * out_bytes()};
+    constexpr int64_t kSize = sizeof(Code);
+    f.k = {reinterpret_cast<char*>(cache_), plane_.token() * kSize, plane_.head() * kSize};
+    f.v = {reinterpret_cast<char*>(cache_) + plane_.block() / 2 * kSize, plane_.token() * kSize, plane_.head() * kSize};
+    f.block_bytes = plane_.block() * kSize;
+    if (s_.scales > 0) {
+      f.k_scale = scales_;
+      f.v_scale = scales_ + s_.scales;
+      f.scales_per_head = s_.scales > 1;
+    }
     f.num_blocks = pages_;
     if (lse) f.lse = lse_;
     f.lse_token_stride = s_.heads;
@@ -284,22 +310,28 @@ class Point {
   int counter_set = 0;
   int rotation() const { return rotation_; }
   uint64_t bytes() const { return bytes_; }
+  int out_bytes() const { return s_.out_dtype == kF32 ? 4 : 2; }
+  float scale(int which, int kv_head) const {
+    return s_.scales == 0 ? 1 : scales_host_[which * s_.scales + (s_.scales > 1 ? kv_head : 0)];
+  }
 
   // Relative error of `rows` rows x `count` heads against float32, 1e9 where something is not written or finite that should be.
   double check(cudaStream_t stream, int rows, int count) {
     const uint64_t elements = static_cast<uint64_t>(rows_) * s_.heads * s_.head_size;
-    CHECK(cudaMemset(out_, 0xff, elements * 2));
+    CHECK(cudaMemset(out_, 0xff, elements * out_bytes()));
     CHECK(cudaMemset(lse_, 0xff, static_cast<uint64_t>(rows_) * s_.heads * 4));
     call(0, stream, true);
     CHECK(cudaStreamSynchronize(stream));
-    std::vector<T> got(elements);
+    std::vector<char> got(elements * out_bytes());
     std::vector<float> got_lse(static_cast<size_t>(rows_) * s_.heads);
-    CHECK(cudaMemcpy(got.data(), out_, elements * 2, cudaMemcpyDeviceToHost));
+    CHECK(cudaMemcpy(got.data(), out_, got.size(), cudaMemcpyDeviceToHost));
+    if (before_.empty()) before_ = got;
+    if (before_ != got) return std::fprintf(stderr, "another answer than before\n"), 1e9;
     CHECK(cudaMemcpy(got_lse.data(), lse_, got_lse.size() * 4, cudaMemcpyDeviceToHost));
     float *scores = device<float>(longest_ + 1), *out = device<float>(s_.head_size + 1);
     double off = 0, norm = 0, lse_off = 0;
     for (uint64_t i = 0; i < elements; ++i)
-      if (!std::isfinite(static_cast<float>(got[i])))
+      if (!std::isfinite(element(got, i, s_.out_dtype)))
         return std::fprintf(stderr, "element %llu not finite\n", (unsigned long long)i), 1e9;
     for (int i = 0; i < std::min(rows, rows_); ++i) {
       const int row = rows >= rows_ ? i : static_cast<int>(static_cast<int64_t>(rows_ - 1) * i / (rows - 1));
@@ -314,16 +346,18 @@ class Point {
       }
       for (int h = 0; h < std::min(count, s_.heads); ++h) {
         const int head = count >= s_.heads ? h : (s_.heads - 1) * h / std::max(1, count - 1);
-        float wanted[257] = {};
+        std::vector<float> wanted(s_.head_size + 1);
         if (req < reqs_) {
-          reference<T><<<1, 256>>>(q_, cache_, plane_, tables_ + req * width_, s_.heads, row, head, begin, end, s_.soft_cap,
-                                   s_.sinks ? sinks_ : nullptr, scores, out, out + s_.head_size);
-          CHECK(cudaMemcpy(wanted, out, (s_.head_size + 1) * 4, cudaMemcpyDeviceToHost));
+          const int kv_head = head / (s_.heads / s_.kv_heads);
+          reference<<<1, 256>>>(q_, cache_, plane_, tables_ + req * width_, s_.heads, row, head, begin, end, s_.soft_cap,
+                                s_.sinks ? sinks_ : nullptr, scale(0, kv_head), scale(1, kv_head), scores, out,
+                                out + s_.head_size);
+          CHECK(cudaMemcpy(wanted.data(), out, (s_.head_size + 1) * 4, cudaMemcpyDeviceToHost));
         } else {
           wanted[s_.head_size] = -INFINITY;
         }
         for (int d = 0; d < s_.head_size; ++d) {
-          const double g = static_cast<float>(got[(static_cast<size_t>(row) * s_.heads + head) * s_.head_size + d]);
+          const double g = element(got, (static_cast<size_t>(row) * s_.heads + head) * s_.head_size + d, s_.out_dtype);
           off += (g - wanted[d]) * (g - wanted[d]);
           norm += wanted[d] * wanted[d];
         }
@@ -343,8 +377,12 @@ class Point {
   Plane plane_;
   int reqs_, longest_, width_, rows_, rotation_;
   uint64_t bytes_, pages_, each_;
-  T *cache_, *q_, *out_;
-  float *lse_, *sinks_;
+  Code* cache_;
+  T* q_;
+  char* out_;
+  float *lse_, *sinks_, *scales_;
+  std::vector<float> scales_host_;
+  std::vector<char> before_;  // out of the first check
   int *tables_, *starts_device_, *lens_device_;
   std::vector<int> starts_;
   Lane lane_{};
@@ -383,14 +421,14 @@ double graph_us(cudaStream_t stream, int calls, F&& record) {
   return median(times);
 }
 
-template <class T>
+template <class T, class Code = T>
 bool check_one(const char* name, const Shape& s, cudaStream_t stream) {
-  Point<T> point(s, 11, false);
+  Point<T, Code> point(s, 11, false);
   bool good = true;
   double worst = 0;
   for (int again = 0; again < 3; ++again) {  // tickets are back at zero; the last without a set of counters
     point.counter_set = again == 2 ? -1 : again;
-    const double off = point.check(stream, 64, 8);
+    const double off = point.check(stream, again == 0 ? 64 : 0, 8);  // the same bits again
     worst = std::max(worst, off);
     good = good && off < 5e-3;
   }
@@ -419,7 +457,42 @@ int checks(cudaStream_t stream) {
   std::vector<int> many(300);
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int>(i * 7919 % 700);
   one("300 requests", {.page = 16, .lens = many});
-  wrong += !check_one<__half>("fp16", {.lens = {900, 20}}, stream);
+  const std::vector<int> mixed{9000, 300, 1, 4000, 0, 77};
+  one("mixed", {.lens = mixed});
+  one("mixed, invariant", {.page = 16, .invariant = true, .lens = mixed});
+  one("mixed, 3 tokens", {.window_left = 8000, .lens = mixed, .queries = {3, 1, 1, 3, 0, 2}});
+  one("heads 32 of 1", {.heads = 32, .kv_heads = 1, .lens = mixed});
+  one("heads 40 of 2, head 64", {.heads = 40, .kv_heads = 2, .head_size = 64, .lens = {900, 20, 64}, .queries = {1, 2, 3}});
+  wrong += !check_one<__half>("fp16", {.out_dtype = kF16, .lens = {900, 20}}, stream);
+  for (int size : {64, 96, 128, 192, 256}) {
+    const std::string name = "head " + std::to_string(size);
+    Shape s{.head_size = size, .page = 32, .lens = {33, 1651, 9000}};
+    one(name.c_str(), s);
+    s.queries = {4, 2, 3};
+    one((name + ", wide").c_str(), s);
+    s.scales = 8;
+    s.out_dtype = kF32;
+    wrong += !check_one<__nv_bfloat16, __nv_fp8_e4m3>((name + ", wide, fp8, out f32").c_str(), s, stream);
+    s.queries.clear();
+    s.scales = 1;
+    s.out_dtype = kF16;
+    s.head_major = false;
+    wrong += !check_one<__half, __nv_fp8_e4m3>((name + ", fp16, fp8, NHD").c_str(), s, stream);
+    s.soft_cap = 20;
+    s.window_left = 700;
+    s.out_dtype = kBF16;
+    wrong += !check_one<__nv_bfloat16, __nv_fp8_e4m3>((name + ", fp8, soft cap").c_str(), s, stream);
+  }
+  wrong += !check_one<__nv_bfloat16, __nv_fp8_e4m3>("fp8, page 16, mixed", {.page = 16, .lens = mixed}, stream);
+  return wrong;
+}
+
+// For tools that slow a kernel down a hundredfold.
+int smallest(cudaStream_t stream) {
+  int wrong = !check_one<__nv_bfloat16>("16 and 31 keys", {.lens = {16, 31}}, stream);
+  wrong +=
+      !check_one<__nv_bfloat16, __nv_fp8_e4m3>("fp8, head 64, cut", {.head_size = 64, .scales = 8, .lens = {200, 0}}, stream);
+  wrong += !check_one<__half>("fp16, head 256, wide", {.head_size = 256, .lens = {33}, .queries = {4}}, stream);
   return wrong;
 }
 
@@ -434,6 +507,7 @@ int main(int count, char** argument) {
   cudaStream_t stream;
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   if (what == "check") return checks(stream);
+  if (what == "smallest") return smallest(stream);
 
   uint4* weights = reinterpret_cast<uint4*>(device<__nv_bfloat16>(8192ull * 8192));
   draw<<<4096, 256>>>(reinterpret_cast<__nv_bfloat16*>(weights), 8192ull * 8192, 99);
@@ -460,7 +534,7 @@ int main(int count, char** argument) {
     points.push_back({std::to_string(batch) + "x" + std::to_string(n), std::vector<int>(batch, n)});
   };
   if (what == "one") {
-    even(std::atoi(argument[3]), std::atoi(argument[4]));
+    even(std::atoi(argument[4]), std::atoi(argument[5]));
   } else if (what == "few") {
     even(1, 500), even(1, 2048), even(1, 8192), even(8, 500), even(8, 2048), even(64, 500), even(64, 2048), even(64, 8192);
   } else if (what == "all") {
@@ -468,7 +542,7 @@ int main(int count, char** argument) {
       for (int n : {500, 1000, 2048, 8192, 32768})
         if (n != 1000 || batch <= 8) even(batch, n);
   }
-  if (what != "few" && what != "one") {
+  if (what == "all" || what == "ragged" || what == "few") {
     std::mt19937_64 generator(64);
     std::vector<int> spread(64), skew(64, 512);
     for (int& n : spread) n = static_cast<int>(std::exp2(7 + 7 * std::uniform_real_distribution<>(0, 1)(generator)));
@@ -478,28 +552,50 @@ int main(int count, char** argument) {
   }
   std::vector<int> pages{64};
   if (what == "all") pages = {16, 64};
-  if (count > 2) pages = {std::atoi(argument[2])};
+  if (count > 2 && std::atoi(argument[2]) > 0) pages = {std::atoi(argument[2])};
+  const bool codes = count > 3 && std::string(argument[3]) == "fp8";
+  const auto time = [&]<class Point>(Point& point, const std::string& name, bool between_calls) {
+    const double off = point.check(stream, 4, 3);
+    const int calls = point.rotation();
+    const double back = graph_us(stream, calls, [&] {
+      for (int r = 0; r < calls; ++r) point.call(r, stream);
+    });
+    const double model = !between_calls ? 0 : graph_us(stream, calls, [&] {
+                                                for (int r = 0; r < calls; ++r) {
+                                                  neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
+                                                  point.call(r, stream);
+                                                }
+                                              }) - between;
+    std::printf("%s: back %.1f us (%.0f GB/s) in-model %.1f us error %.1e %s\n", name.c_str(), back,
+                1e-3 * point.bytes() / back, model, off, off < 5e-3 ? "ok" : "WRONG");
+    std::fflush(stdout);
+    return off < 5e-3;
+  };
   for (int page : pages)
     for (const auto& [name, lens] : points) {
       Shape s;
       s.page = page;
       s.lens = lens;
-      Point<__nv_bfloat16> point(s, 5, true);
-      const double off = point.check(stream, 4, 3);
-      const int calls = point.rotation();
-      const double back = graph_us(stream, calls, [&] {
-        for (int r = 0; r < calls; ++r) point.call(r, stream);
-      });
-      const double model = lens.size() > 8 ? 0 : graph_us(stream, calls, [&] {
-                                                   for (int r = 0; r < calls; ++r) {
-                                                     neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
-                                                     point.call(r, stream);
-                                                   }
-                                                 }) - between;
-      std::printf("page %d %s: back %.1f us (%.0f GB/s) in-model %.1f us error %.1e %s\n", page, name.c_str(), back,
-                  1e-3 * point.bytes() / back, model, off, off < 5e-3 ? "ok" : "WRONG");
-      std::fflush(stdout);
-      if (!(off < 5e-3)) return 1;
+      const std::string said = anyattn::text("page ", page, codes ? " fp8 " : " ", name);
+      const auto run = [&]<class Code>(Code) {
+        Point<__nv_bfloat16, Code> point(s, 5, true);
+        return time(point, said, lens.size() <= 8);
+      };
+      if (!(codes ? run(__nv_fp8_e4m3{}) : run(__nv_bfloat16{}))) return 1;
     }
+  if (what == "sizes") {
+    for (const auto& [heads, kv_heads, size] :
+         {std::array{32, 8, 64}, std::array{32, 8, 96}, std::array{32, 8, 128}, std::array{32, 8, 192}, std::array{32, 8, 256},
+          std::array{32, 1, 128}, std::array{64, 2, 128}, std::array{64, 8, 128}}) {
+      Shape s{.heads = heads, .kv_heads = kv_heads, .head_size = size, .lens = std::vector<int>(64, 4096)};
+      const std::string said =
+          anyattn::text("heads ", heads, " of ", kv_heads, ", head ", size, codes ? ", fp8" : "", ", 64x4096");
+      const auto run = [&]<class Code>(Code) {
+        Point<__nv_bfloat16, Code> point(s, 5, true);
+        return time(point, said, false);
+      };
+      if (!(codes ? run(__nv_fp8_e4m3{}) : run(__nv_bfloat16{}))) return 1;
+    }
+  }
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "cuda_common/tensor_map.h"
 #include "lacks.h"
 #include "params.h"
-#include "sm90/decode_kernel.cuh"
+#include "sm90/decode_instance.cuh"
 #include "sm90/decode_plan.cuh"
 
 namespace anyattn::flash {
@@ -23,25 +23,56 @@ constexpr int kReservedShared = 1024;  // of a block, the system's own
 constexpr int kUnitChunks = 16;        // a unit's begin and end, so that blocks of many short units end with the others
 constexpr int kMinChunks = 4;          // of a piece: 1 x 500 takes 6.1 us, with 2 chunks 6.6, with 8 6.4
 
-int head_tile(const Problem& problem) { return (problem.head_size + 63) / 64 * 64; }
+int row_bytes(const Problem& problem) { return problem.head_size * (problem.kv_dtype == kE4M3 ? 1 : 2); }
+
+// Units that a kv head's query heads are cut into, equally; 0: there is no such cut without narrow units, which read keys too often.
+int slices_of(const Problem& problem) {
+  const int group = problem.group();
+  for (int slices = (group + kMaxRows - 1) / kMaxRows; slices * 8 <= group; ++slices)
+    if (group % slices == 0) return slices;
+  return group <= kMaxRows ? 1 : 0;
+}
+int heads_of(const Problem& problem) { return problem.group() / slices_of(problem); }  // query heads of a unit
+
 // Query tokens of an item: as few as the limits allow, since up to 8 rows cost less than 16. Invariant rows come from one kernel
 // whatever the limits are.
 int tokens_of(const Lane& lane) {
   const int longest = lane.problem.invariant ? lane.max_query : std::min(lane.max_query, lane.limits.max_query_len);
-  return std::max(1, std::min(longest, kMaxRows / lane.problem.group()));
+  return std::max(1, std::min(longest, kMaxRows / heads_of(lane.problem)));
 }
-int rows_of(const Lane& lane) { return tokens_of(lane) * lane.problem.group(); }
+int rows_of(const Lane& lane) { return tokens_of(lane) * heads_of(lane.problem); }
 
-// Chunks on their way for a warp: three cover the latency twice over; wider units leave room for two.
+int shared_bytes(const Lane& lane, int depth) {
+  return decode_shared_bytes(lane.problem.head_size, row_bytes(lane.problem), rows_of(lane), depth);
+}
+// Chunks on their way for a warp: what covers the latency twice over where units are narrow; wider ones leave less room.
 int depth_of(const Lane& lane) {
-  const int most = lane.device.shared_memory_per_block - kReservedShared;
   int depth = 8;
-  while (depth > 1 && decode_shared_bytes(head_tile(lane.problem), rows_of(lane), depth) > most) --depth;
+  while (depth > 1 && shared_bytes(lane, depth) > lane.device.shared_memory_per_block - kReservedShared) --depth;
   return depth;
 }
 
+constexpr std::integer_sequence<int, 64, 96, 128, 192, 256> kHeads;
+
+// The kernel for a lane; null where there is none.
+template <class T, class Code, int... kSizes>
+DecodeKernel kernel_of(int head, bool wide, std::integer_sequence<int, kSizes...>) {
+  DecodeKernel kernel = nullptr;
+  ((head == kSizes && (kernel = DecodeInstance<T, Code, kSizes>::kernel(wide))), ...);
+  return kernel;
+}
+template <class T>
+DecodeKernel kernel_of(const Problem& problem, bool wide) {
+  return problem.kv_dtype == kE4M3 ? kernel_of<T, __nv_fp8_e4m3>(problem.head_size, wide, kHeads)
+                                   : kernel_of<T, T>(problem.head_size, wide, kHeads);
+}
+DecodeKernel kernel_of(const Problem& problem, bool wide) {
+  return problem.dtype == kBF16 ? kernel_of<__nv_bfloat16>(problem, wide) : kernel_of<__half>(problem, wide);
+}
+DecodeKernel kernel_of(const Lane& lane) { return kernel_of(lane.problem, rows_of(lane) > 8); }
+
 int longest_query(const Device& device, const Problem& problem) {
-  return sm90_decode_lacks(device, problem) ? 0 : std::max(1, kMaxRows / problem.group());
+  return sm90_decode_lacks(device, problem) ? 0 : std::max(1, kMaxRows / heads_of(problem));
 }
 
 // The lane's part of the persistent block.
@@ -69,30 +100,13 @@ Parts parts_of(const Lane& lane, void* persistent) {
 
 // Scratch: pieces of units, then tickets for calls that have no set of counters.
 uint64_t pieces_bytes(const Lane& lane) {
-  const int row = head_tile(lane.problem) + kPartPad;
+  const int row = lane.problem.head_size + kPartPad;
   return 2ull * static_cast<uint64_t>(lane.device.num_multiprocessors) * static_cast<uint64_t>(rows_of(lane) * row) *
          sizeof(float);
 }
 uint64_t tickets_bytes(const Lane& lane) { return static_cast<uint64_t>(lane.device.num_multiprocessors) * sizeof(uint32_t); }
 
 Memory memory(const Lane& lane) { return {pieces_bytes(lane) + tickets_bytes(lane), parts_of(lane, nullptr).bytes}; }
-
-using Kernel = void (*)(CUtensorMap, CUtensorMap, DecodeArgs);
-template <class T, int kHead>
-Kernel kernel_of(bool wide) {
-  return wide ? decode<T, kHead, true> : decode<T, kHead, false>;
-}
-template <class T>
-Kernel kernel_of(int head, bool wide) {
-  return head == 64 ? kernel_of<T, 64>(wide) : kernel_of<T, 128>(wide);
-}
-Kernel kernel_of(const Lane& lane) {
-  const bool wide = rows_of(lane) > 8;
-  const int head = head_tile(lane.problem);
-  return lane.problem.dtype == kBF16 ? kernel_of<__nv_bfloat16>(head, wide) : kernel_of<__half>(head, wide);
-}
-
-int shared_bytes(const Lane& lane) { return decode_shared_bytes(head_tile(lane.problem), rows_of(lane), depth_of(lane)); }
 
 // Asks for the most that a block may have: impls of other sizes share the kernel, and the value set last counts.
 void prepare(const Lane& lane) {
@@ -115,7 +129,7 @@ void update(const Lane& lane, const Update& u, void* stream) {
   args.min_query = lane.min_query;
   args.max_query = lane.max_query;
   args.tokens = tokens_of(lane);
-  args.num_kv_heads = lane.problem.num_kv_heads;
+  args.num_heads = lane.problem.num_kv_heads * slices_of(lane.problem);
   args.ranks = lane.device.num_multiprocessors;
   args.chunks_per_block = lane.problem.block_size / kChunk;
   args.min_chunks = kMinChunks;
@@ -125,19 +139,24 @@ void update(const Lane& lane, const Update& u, void* stream) {
   check(cudaGetLastError(), "metadata_update");
 }
 
-// [block][head][half of a row][slot][64 elements]; a chunk of one head is a box.
+// [block][head][segment of a row][slot][elements]; a chunk of one head is a box.
 CUtensorMap map_of(const Lane& lane, const Forward& f, const Rows& plane) {
   const Problem& p = lane.problem;
   const auto wide = [](auto value) { return static_cast<uint64_t>(value); };
-  const uint32_t halves = static_cast<uint32_t>(head_tile(p) / 64);
+  const int row = row_bytes(p), segment = segment_bytes(row), size = row / p.head_size;
+  const uint32_t elements = static_cast<uint32_t>(segment / size), segments = static_cast<uint32_t>(row / segment);
+  const CUtensorMapDataType type = size == 1          ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                   : p.dtype == kBF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                                      : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   // Fetching 256 bytes a miss costs 5 % where the memory is busy.
-  return cuda::make_tensor_map({plane.data,
-                                5,
-                                {64, wide(p.block_size), halves, wide(p.num_kv_heads), std::max<uint64_t>(1, f.num_blocks)},
-                                {wide(plane.token_bytes), 128, wide(plane.head_bytes), wide(f.block_bytes)},
-                                {64, kChunk, halves, 1, 1},
-                                CU_TENSOR_MAP_L2_PROMOTION_L2_128B},
-                               p.dtype == kBF16);
+  return cuda::make_tensor_map(
+      {plane.data,
+       5,
+       {elements, wide(p.block_size), segments, wide(p.num_kv_heads), std::max<uint64_t>(1, f.num_blocks)},
+       {wide(plane.token_bytes), wide(segment), wide(plane.head_bytes), wide(f.block_bytes)},
+       {elements, kChunk, segments, 1, 1},
+       CU_TENSOR_MAP_L2_PROMOTION_L2_128B},
+      type);
 }
 
 void forward(const Lane& lane, const Forward& f, void* stream) {
@@ -158,12 +177,17 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.lse_head_stride = f.lse_head_stride;
   args.lse_factor = f.lse_factor;
   args.sinks = f.sinks;
+  args.k_scale = f.k_scale;
+  args.v_scale = f.v_scale;
+  args.scales_per_head = f.scales_per_head;
+  args.out_dtype = lane.problem.out_dtype;
   args.softmax_scale = f.softmax_scale;
   args.soft_cap = lane.problem.soft_cap;
   args.mask = mask_of(lane.problem);
-  args.group = lane.problem.group();
+  args.group = heads_of(lane.problem);
   args.rows = rows_of(lane);
-  args.num_kv_heads = lane.problem.num_kv_heads;
+  args.slices = slices_of(lane.problem);
+  args.num_heads = lane.problem.num_kv_heads * args.slices;
   args.chunks_per_block = lane.problem.block_size / kChunk;
   args.depth = depth_of(lane);
   args.invariant = lane.problem.invariant;
@@ -172,8 +196,8 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(lane.device.num_multiprocessors));
-  config.blockDim = dim3(kWarps * 32);
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes(lane));
+  config.blockDim = dim3(static_cast<unsigned>(warps_of(lane.problem.head_size) * 32));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes(lane, args.depth));
   config.stream = static_cast<cudaStream_t>(stream);
   config.attrs = &attribute;
   config.numAttrs = 1;
@@ -184,14 +208,13 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
 
 const char* sm90_decode_lacks(const Device& device, const Problem& problem) {
   if (device.arch_major != 9) return "sm_90";
-  if (problem.kv_dtype != problem.dtype) return "a cache in the dtype of the query";
-  if (problem.out_dtype != problem.dtype) return "out in the dtype of the query";
-  if (problem.head_size != problem.head_size_v || (problem.head_size != 64 && problem.head_size != 128))
-    return "head sizes of 64 or 128, of values the same";
+  if (problem.kv_dtype != problem.dtype && problem.kv_dtype != kE4M3) return "a cache in the dtype of the query, or fp8_e4m3";
+  if (problem.head_size != problem.head_size_v || !kernel_of(problem, false))
+    return "head sizes of 64, 96, 128, 192 or 256, of values the same";
   if (problem.block_size == 0) return "paged keys";
   if (problem.block_size % sm90::kChunk != 0) return "block sizes in multiples of 16";
   if (problem.alibi != kAlibiNone) return "scores without ALiBi";
-  if (problem.group() > sm90::kMaxRows) return "up to 16 query heads a kv head";
+  if (slices_of(problem) == 0) return "query heads a kv head up to 16, or in equal parts of 8 to 16";
   return nullptr;
 }
 

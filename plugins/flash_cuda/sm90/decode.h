@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How decode cuts its work on sm_90: chunks of keys, items, and one line of work a block. Included by its host code and kernels.
-// An item is up to `tokens` query tokens of one request; a unit is an item and a kv head, all its query heads. The chunks of all
-// units stand in a row that the blocks share in equal pieces, so that lengths do not matter (stream-K, arXiv:2301.03598).
+// How decode cuts its work on sm_90: chunks of keys, items, and lines of work for the blocks. Included by its host code and kernels.
+// An item is up to `tokens` query tokens of one request; a unit is an item and up to 16 rows' worth of the query heads of a kv head.
+// The chunks of all units stand in a row that is cut into lines, one a block, so that lengths do not matter (stream-K, arXiv:2301.03598).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@
 namespace anyattn::flash::sm90 {
 
 inline constexpr int kChunk = 16;    // keys a warp takes at a time: the k of one product P V, and never more than one page
-inline constexpr int kWarps = 8;     // of a block
 inline constexpr int kWindow = 32;   // chunks whose block numbers a warp holds, one a lane
 inline constexpr int kMaxRows = 16;  // query tokens x query heads of a unit: the m of mma.m16n8k16
 
@@ -28,12 +27,12 @@ struct Item {
 };
 static_assert(sizeof(Item) == 64);
 
-// What a block does: `cost` worth of work from chunk `begin` of unit (item, head) on. The block numbers of its first chunks are here too,
-// so that the first copy is one load away from the launch.
+// Work of a block: `cost` worth of it from chunk `begin` of unit (item, head) on. The block numbers of its first chunks are here too, so that
+// the first copy is one load away from the launch.
 struct Line {
   Item item;
   int32_t head, begin, cost, item_index;
-  int32_t first_rank, first_pieces;    // the unit at the begin: the block it begins in, pieces it is cut into (1: whole)
+  int32_t first_line, first_pieces;    // the unit at the begin: the line it begins in, pieces it is cut into (1: whole)
   int32_t last_pieces;                 // the unit at the end, where it begins in this line and goes on in the next
   int32_t unit_cost;                   // of a unit beside its chunks, in chunks
   int32_t table_low, table_high;       // Batch::block_table
@@ -44,7 +43,7 @@ struct Line {
 static_assert(sizeof(Line) == 256);
 // Positions of the words above.
 enum ItemWord { kFirstRow, kTokens, kItemBegin, kItemEnd, kFirstPosition, kKeys, kIsCausal, kRowLow, kRowHigh };
-enum LineWord { kLineHead = 16, kLineBegin, kLineCost, kItemIndex, kFirstRank, kFirstPieces, kLastPieces, kUnitCost };
+enum LineWord { kLineHead = 16, kLineBegin, kLineCost, kItemIndex, kFirstLine, kFirstPieces, kLastPieces, kUnitCost };
 enum { kTableLow = 24, kTableHigh, kUnownedBegin, kUnownedEnd };
 
 struct PlanArgs {
@@ -56,9 +55,9 @@ struct PlanArgs {
   Line* lines;          // [ranks]
   Mask mask;
   int min_query, max_query;
-  int tokens;  // of an item, at most
-  int num_kv_heads;
-  int ranks;  // blocks of the launch
+  int tokens;     // of an item, at most
+  int num_heads;  // units an item
+  int ranks;      // blocks of the launch
   int chunks_per_block;
   int min_chunks;  // of a piece, where a unit is cut
   int unit_cost;   // in chunks, counted where there are more units than blocks
@@ -69,25 +68,36 @@ struct DecodeArgs {
   const Line* lines;
   const Item* items;
   float* parts;       // [ranks][2][rows][head_size + 4]: of a unit that began earlier, that goes on; outputs, maximum, sum
-  uint32_t* tickets;  // [ranks], zero between calls: pieces done of the unit that goes on from a block
+  uint32_t* tickets;  // [ranks], zero between calls: pieces done of the unit that goes on from a line
   Rows q, out;
   float* lse;
   int64_t lse_token_stride, lse_head_stride;
   float lse_factor;
   const float* sinks;
+  const float *k_scale, *v_scale;  // [1] or [num_kv_heads], of 8-bit codes; null: 1
   float softmax_scale, soft_cap;
   Mask mask;
-  int group, rows, num_kv_heads, chunks_per_block;
+  int group, rows, num_heads, chunks_per_block;
+  int slices;  // units a kv head: its query heads are more than a unit's rows
+  int scales_per_head, out_dtype;
   int depth;      // chunks on their way for a warp
   int invariant;  // 1: sums in an order that depends on the row alone
 };
 
+// Warps of a block. Sums of eight warps over wide heads do not fit beside the ring, and four of their chunks are as many bytes.
+constexpr int warps_of(int head_size) { return head_size > 128 ? 4 : 8; }
+// Where q is read from as fragments: the registers of wide heads hold the sums.
+constexpr int query_bytes(int head_size) { return head_size > 128 ? kMaxRows * head_size * 2 : 0; }
+// A row lies in shared memory as segments, all rows of a segment together, each under the copy engine's swizzle of its width.
+constexpr int segment_bytes(int row_bytes) { return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32; }
 inline constexpr int kStagePad = 8;  // floats after a row where warps meet: rows of a fragment lie in other banks
 inline constexpr int kPartPad = 4;   // after a row of a piece: its maximum and sum
-constexpr int chunk_bytes(int head_size) { return 2 * kChunk * head_size * 2; }
-constexpr int staged_bytes(int head_size, int rows) { return kWarps * rows * (head_size + kStagePad + 2) * 4; }
-constexpr int decode_shared_bytes(int head_size, int rows, int depth) {  // 1024 to align, 512 of barriers
-  return 1024 + kWarps * depth * chunk_bytes(head_size) + staged_bytes(head_size, rows) + 512;
+constexpr int chunk_bytes(int row_bytes) { return 2 * kChunk * row_bytes; }
+constexpr int staged_bytes(int head_size, int rows) { return warps_of(head_size) * rows * (head_size + kStagePad + 2) * 4; }
+// 1024 to align, 512 of barriers.
+constexpr int decode_shared_bytes(int head_size, int row_bytes, int rows, int depth) {
+  return 1024 + warps_of(head_size) * depth * chunk_bytes(row_bytes) + query_bytes(head_size) + staged_bytes(head_size, rows) +
+         512;
 }
 
 }  // namespace anyattn::flash::sm90

@@ -1,72 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decode on sm_90: each block works off its line of chunks, in one launch. Included by decode.cu.
+// Decode on sm_90: each block works off a line of chunks, in one launch. Included by the units of decode_instances.txt.
 //
-// Every warp is a pipeline of its own: it takes every eighth chunk of 16 keys, its copies come through the copy engine into its own
-// ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends; the pieces of a unit that
-// is cut meet in scratch, and the block that comes last merges them.
-//   q [tokens of the unit x heads of the kv head, 16 rows at most] | S = Q K^T: m16n8k16, n over keys | O += P V: k over keys
-// Shared memory: kWarps * depth * 16 * 2 * head_size * 2 bytes of ring (192 KiB at depth 3 and head size 128; 35 bytes a nanosecond and
-// multiprocessor, 1.2 us away, need 42 KiB), then the outputs of the warps where they meet.
+// Every warp is a pipeline of its own: it takes every eighth (fourth) chunk of 16 keys, its copies come through the copy engine into
+// its own ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends; the pieces of a unit
+// that is cut meet in scratch, and the block that comes last merges them, in the order of the keys.
+//   q [tokens of the unit x heads of the unit, 16 rows at most] | S = Q K^T: m16n8k16, n over keys | O += P V: k over keys
+// Codes of 8 bits become float16, which holds them all; q is scaled by a power of 2 a row so that float16 holds it, and P by 2^15.
+// Shared memory: ring of warps * depth * 16 * 2 rows (192 KiB at head size 128, 16 bits, depth 3; 35 bytes a nanosecond and
+// multiprocessor, 1.2 us away, need 42 KiB), q where heads are wide, the outputs of the warps where they meet.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda_common/convert.cuh"
 #include "cuda_common/mma_sm80.cuh"
 #include "cuda_common/softmax.cuh"
 #include "cuda_common/tma.cuh"
 #include "sm90/decode.h"
+#include "sm90/decode_instance.cuh"
+#include "sm90/decode_walk.cuh"
 
 namespace anyattn::flash::sm90 {
 
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-__device__ __forceinline__ int load_word(const void* words, int index) { return __ldg(static_cast<const int*>(words) + index); }
-__device__ __forceinline__ int64_t joined(int low, int high) {
-  return static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32 | static_cast<uint32_t>(low));
+// Hands on what the block stored before its last barrier, and takes over what holders of earlier tickets did: the barrier after this
+// gives it to the whole block. Weaker than __threadfence, which also orders the block with everybody else.
+__device__ __forceinline__ uint32_t take_ticket(uint32_t* tickets) {
+  uint32_t ticket;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(tickets) : "memory");
+  return ticket;
 }
-__device__ __forceinline__ int word_of(int words, int index) { return __shfl_sync(~0u, words, index); }
 
-// A walk over the units of a line. All of a warp's lanes hold the same, `words` apart: lane i holds word i of the item.
-struct Walk {
-  int words, item, head, left, unit_cost;
-  int begin, end;  // chunks of the unit now open
-  int turn;  // the warp whose turn it is at `begin`: warps go on where they stopped, so that none gets more of short units
-
-  __device__ __forceinline__ void open(const DecodeArgs& a, int from) {
-    turn = a.invariant ? from : turn + end - begin;  // invariant: a chunk's warp follows from its place in the request
-    begin = from;
-    end = min(word_of(words, kItemEnd), from + left);
-    left = end == word_of(words, kItemEnd) ? left - max(1, end - begin) - unit_cost : 0;
-  }
-  __device__ __forceinline__ void next(const DecodeArgs& a, int lane) {
-    if (++head == a.num_kv_heads) {
-      head = 0;
-      words = load_word(a.items + ++item, lane % 16);
-    }
-    open(a, word_of(words, kItemBegin));
-  }
-  __device__ __forceinline__ int first_chunk(int warp) const { return begin + (warp - turn & kWarps - 1); }
-};
-
-// Block numbers of 32 chunks from `first` on, one a lane, and where in its block the chunk stands.
-struct Window {
-  int first, block, row;
-
-  __device__ __forceinline__ void place(const DecodeArgs& a, int chunk, int lane) {
-    first = chunk;
-    row = (chunk + lane) % a.chunks_per_block * kChunk;
-  }
-  __device__ __forceinline__ void load(const DecodeArgs& a, const int32_t* table, int chunk, int end, int lane) {
-    place(a, chunk, lane);
-    block = chunk + lane < end ? __ldg(table + (chunk + lane) / a.chunks_per_block) : -1;
-  }
-};
-
-template <class T, int kHead, bool kWide>  // kWide: more than 8 rows
-__global__ void __launch_bounds__(kWarps * 32, 1)
+template <class T, class Code, int kHead, bool kWide>
+__global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     decode(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
            const __grid_constant__ DecodeArgs a) {
-  constexpr int kHalves = kHead / 64, kPlane = kChunk * kHead * 2, kSides = kWide ? 2 : 1, kQuads = kHead / 4,
-                kPitch = kHead + kStagePad;
+  constexpr bool kCodes = sizeof(Code) == 1, kQueryShared = query_bytes(kHead) != 0;
+  constexpr int kWarps = warps_of(kHead), kThreads = kWarps * 32, kSides = kWide ? 2 : 1;
+  constexpr int kRow = kHead * static_cast<int>(sizeof(Code)), kPlane = kChunk * kRow, kSegment = segment_bytes(kRow);
+  constexpr int kQuads = kHead / 4, kPitch = kHead + kStagePad;
+  constexpr float kPScale = kCodes ? 15 : 0;  // log2
+  using Product = std::conditional_t<kCodes, __half, T>;
   extern __shared__ char raw[];
   char* const shared = raw + (-cuda::shared_address(raw) & 1023);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -79,34 +54,34 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     cuda::prefetch_map(v_map);
   }
   char* const ring = shared + warp * a.depth * 2 * kPlane;
-  float* const staged = reinterpret_cast<float*>(shared + kWarps * a.depth * 2 * kPlane);
+  uint4* const queries = reinterpret_cast<uint4*>(shared + kWarps * a.depth * 2 * kPlane);  // [step][lane]: fragments
+  float* const staged = reinterpret_cast<float*>(shared + kWarps * a.depth * 2 * kPlane + query_bytes(kHead));
   float2* const states = reinterpret_cast<float2*>(staged + kWarps * a.rows * kPitch);
-  cuda::Mbarrier* const barriers = reinterpret_cast<cuda::Mbarrier*>(states + kWarps * a.rows) + warp * a.depth;
+  cuda::Mbarrier* const all_barriers = reinterpret_cast<cuda::Mbarrier*>(states + kWarps * a.rows);
+  cuda::Mbarrier* const barriers = all_barriers + warp * a.depth;
   __shared__ uint32_t ticket;
   if (lane < a.depth) barriers[lane].init(1);
   cuda::fence_mbarrier_init();
   __syncwarp();
 
-  Walk loads{line_words,
-             word_of(line_words, kItemIndex),
-             word_of(line_words, kLineHead),
-             word_of(line_words, kLineCost),
-             word_of(line_words, kUnitCost),
-             0,
-             0,
-             0};
-  Walk works = loads;
+  Walk<kWarps> loads, works;
+  loads.begin_line(line_words);
+  works.begin_line(line_words);
   const int32_t* const tables =
       reinterpret_cast<const int32_t*>(joined(word_of(line_words, kTableLow), word_of(line_words, kTableHigh)));
+  const int unowned_begin = word_of(line_words, kUnownedBegin), unowned_end = word_of(line_words, kUnownedEnd);
   const int32_t* table = tables + joined(word_of(line_words, kRowLow), word_of(line_words, kRowHigh));
-  int load_chunk = 0;
-  const bool any = loads.left > 0;
+  int load_chunk = 0, kv_head = 0;
   Window ahead{0, -1, 0};
-  if (any) {
-    loads.open(a, word_of(line_words, kLineBegin));
+  const auto open_loads = [&] {
     load_chunk = loads.first_chunk(warp);
-    window.place(a, loads.begin, lane);
+    kv_head = a.slices == 1 ? loads.head : loads.head / a.slices;
     ahead.load(a, table, loads.begin + kWindow, loads.end, lane);
+  };
+  if (loads.left > 0) {
+    loads.open(a, word_of(line_words, kLineBegin));
+    window.place(a, loads.begin, lane);
+    open_loads();
   }
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -117,9 +92,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       if (loads.left == 0) return;
       loads.next(a, lane);
       table = tables + joined(word_of(loads.words, kRowLow), word_of(loads.words, kRowHigh));
-      load_chunk = loads.first_chunk(warp);
       window.load(a, table, loads.begin, loads.end, lane);
-      ahead.load(a, table, loads.begin + kWindow, loads.end, lane);
+      open_loads();
     }
     if (load_chunk - window.first >= kWindow) {
       window = ahead;
@@ -130,34 +104,78 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       cuda::Mbarrier& landed = barriers[place];
       char* const to = ring + place * 2 * kPlane;
       landed.expect(2 * kPlane);
-      cuda::load_box(k_map, to, landed, 0, row, 0, loads.head, block);
-      cuda::load_box(v_map, to + kPlane, landed, 0, row, 0, loads.head, block);
+      cuda::load_box(k_map, to, landed, 0, row, 0, kv_head, block);
+      cuda::load_box(v_map, to + kPlane, landed, 0, row, 0, kv_head, block);
     }
     load_chunk += kWarps;
   };
 
   const int group_lane = lane / 4, pair = lane % 4;  // g and t of the fragments
-  uint32_t q[kHead / 16][4];
+  uint32_t q[kQueryShared ? 1 : kHead / 16][4];
   float o[kHead / 8][4], maximum[kSides], sum[kSides];
+  float scale[2], factor[2], value_scale = 1;  // of a score, to the softmax and to its base 2
   Interval seen[kSides];
   int some_begin = 0, some_end = 0, all_begin = 0, all_end = 0;  // keys that a row sees, that every row sees
-  const float factor = a.soft_cap != 0 ? kLog2e : a.softmax_scale * kLog2e;
 
+  // q's fragments; bfloat16 against codes as float16, the largest of a row in [2^14, 2^15): what is lost is 2^-39 of it.
+  const auto load_query = [&](uint32_t(&to)[kHead / 16][4], int side, const char* from, bool used) -> float {
+    float undo = 1;
+#pragma unroll
+    for (int i = 0; i < kHead / 16; ++i) {
+      uint2 both{0, 0};
+      if (used) {
+        if constexpr (kCodes)
+          both = *reinterpret_cast<const uint2*>(from + i * 32 + pair * 8);
+        else
+          both = {*reinterpret_cast<const uint32_t*>(from + i * 32 + pair * 4),
+                  *reinterpret_cast<const uint32_t*>(from + i * 32 + 16 + pair * 4)};
+      }
+      to[i][side] = both.x;
+      to[i][2 + side] = both.y;
+    }
+    if constexpr (kCodes && !std::is_same_v<T, __half>) {
+      uint32_t most = 15u << 23;
+#pragma unroll
+      for (int i = 0; i < kHead / 8; ++i) {
+        const uint32_t two = to[i / 2][i % 2 * 2 + side] & 0x7fff7fffu;
+        most = max(most, max(two << 16, two & 0xffff0000u));
+      }
+      most = max(most, __shfl_xor_sync(~0u, most, 1));
+      most = max(most, __shfl_xor_sync(~0u, most, 2));
+      const float up = __uint_as_float((268 - (most >> 23)) << 23);
+      undo = __uint_as_float(((most >> 23) - 14) << 23);
+#pragma unroll
+      for (int i = 0; i < kHead / 8; ++i) {
+        uint32_t& two = to[i / 2][i % 2 * 2 + side];
+        two = cuda::pack2<__half>(__uint_as_float(two << 16) * up, __uint_as_float(two & 0xffff0000u) * up);
+      }
+    }
+    return undo;
+  };
   const auto open_unit = [&] {
     const int tokens = word_of(works.words, kTokens), first_row = word_of(works.words, kFirstRow);
     const int position = word_of(works.words, kFirstPosition), keys = word_of(works.words, kKeys);
     const bool causal = word_of(works.words, kIsCausal) != 0;
     some_begin = all_end = 0x7fffffff;
     some_end = all_begin = 0;
+    float key_scale = a.softmax_scale;
+    if constexpr (kCodes) {
+      const int scaled_head = a.scales_per_head ? works.head / a.slices : 0;
+      if (a.k_scale) key_scale *= a.k_scale[scaled_head];
+      if (a.v_scale) value_scale = a.v_scale[scaled_head];
+    }
+    uint32_t loaded[kQueryShared ? kHead / 16 : 1][4];
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
       const int row = group_lane + 8 * side, token = row / a.group;
       const bool used = side < kSides && token < tokens;
       const char* from = a.q.data + (static_cast<int64_t>(first_row) + token) * a.q.token_bytes +
-                         (static_cast<int64_t>(works.head) * a.group + row % a.group) * a.q.head_bytes + pair * 4;
-#pragma unroll
-      for (int i = 0; i < kHead / 8; ++i)
-        q[i / 2][i % 2 * 2 + side] = used ? *reinterpret_cast<const uint32_t*>(from + i * 16) : 0;
+                         (static_cast<int64_t>(works.head) * a.group + row % a.group) * a.q.head_bytes;
+      if constexpr (kQueryShared)
+        scale[side] = key_scale * load_query(loaded, side, from, used);
+      else
+        scale[side] = key_scale * load_query(q, side, from, used);
+      factor[side] = a.soft_cap != 0 ? kLog2e : scale[side] * kLog2e;
       if (side >= kSides) continue;
       seen[side] = used ? visible(a.mask, causal, keys, position + token) : Interval{0, 0x7fffffff};
       if (used) {
@@ -169,6 +187,12 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       maximum[side] = -INFINITY;
       sum[side] = 0;
     }
+    if constexpr (kQueryShared) {  // each warp leaves its share; the unit before has been read
+#pragma unroll
+      for (int i = 0; i < kHead / 16; ++i)
+        if (i % kWarps == warp) queries[i * 32 + lane] = {loaded[i][0], loaded[i][1], loaded[i][2], loaded[i][3]};
+      __syncthreads();
+    }
     some_begin = __reduce_min_sync(~0u, some_begin);
     some_end = __reduce_max_sync(~0u, some_end);
     all_begin = __reduce_max_sync(~0u, all_begin);
@@ -179,18 +203,45 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       for (int e = 0; e < 4; ++e) o[i][e] = 0;
   };
 
-  const int tile = lane / 8, tile_row = lane % 8;  // of a matrix load
-  const uint32_t k_lane = (tile / 2 * 8 + tile_row) * 128 + ((tile % 2 ^ tile_row) << 4);
-  const uint32_t v_lane = (tile % 2 * 8 + tile_row) * 128 + ((tile / 2 ^ tile_row) << 4);
+  // Matrix loads: tile / 2 and tile % 2 are the half of the keys and the piece of 16 bytes, for V the other way round.
+  constexpr int kPieces = kSegment / 16;  // a segment's row; the low bits of the row exchange them
+  const int tile = lane / 8, tile_row = lane % 8;
+  const auto lane_offset = [&](int row, int piece) { return row * kSegment + ((piece ^ row * kSegment / 128 % kPieces) << 4); };
+  const int k_lane = lane_offset(tile / 2 * 8 + tile_row, tile % 2), v_lane = lane_offset(tile % 2 * 8 + tile_row, tile / 2);
+  const auto at = [](const char* plane, int lane_at, int step) {  // of 32 bytes of the rows
+    return plane + 2 * step / kPieces * (kChunk * kSegment) + (lane_at ^ 2 * step % kPieces * 16);
+  };
+  const auto query = [&](int step, uint32_t(&to)[4]) {
+    if constexpr (kQueryShared) {
+      const uint4 all = queries[step * 32 + lane];
+      to[0] = all.x, to[1] = all.y, to[2] = all.z, to[3] = all.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) to[i] = q[step][i];
+    }
+  };
 
   const auto attend = [&](const char* keys_at, int chunk) {
     float s[2][2][4] = {};  // [parity of the step][half of the keys][fragment]
 #pragma unroll
-    for (int step = 0; step < kHead / 16; ++step) {
-      uint32_t k[4];
-      cuda::load_matrix(k, keys_at + step / 4 * (kPlane / kHalves) + (k_lane ^ step % 4 * 32));
-      cuda::multiply_add<T>(s[step % 2][0], q[step], k[0], k[1]);
-      cuda::multiply_add<T>(s[step % 2][1], q[step], k[2], k[3]);
+    for (int step = 0; step < kRow / 32; ++step) {
+      uint32_t k[4], row[4];
+      cuda::load_matrix(k, at(keys_at, k_lane, step));
+      if constexpr (kCodes) {  // a lane's four codes of a key are the two pairs of a step: dims 4 t to 4 t + 3 of 16
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          query(2 * step + e, row);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const uint2 wide = cuda::widen_four_e4m3(k[2 * half + e]);
+            cuda::multiply_add<Product>(s[e][half], row, wide.x, wide.y);
+          }
+        }
+      } else {
+        query(step, row);
+        cuda::multiply_add<Product>(s[step % 2][0], row, k[0], k[1]);
+        cuda::multiply_add<Product>(s[step % 2][1], row, k[2], k[3]);
+      }
     }
     const int first = chunk * kChunk + pair * 2;  // of this lane's keys: first + {0, 1, 8, 9}
     const bool masked = chunk * kChunk < all_begin || chunk * kChunk + kChunk > all_end;
@@ -201,6 +252,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
         const int key = first + half * 8;
         owned[half] = (key >= some_begin && key < some_end ? 0xffffu : 0) |
                       (key + 1 >= some_begin && key + 1 < some_end ? 0xffff0000u : 0);
+        if constexpr (kCodes) owned[half] = __byte_perm(owned[half], 0, 0x3120);  // a byte a key, twice
       }
     }
     uint32_t p[4] = {};
@@ -210,7 +262,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
 #pragma unroll
       for (int i = 0; i < 4; ++i) value[i] = s[0][i / 2][side * 2 + i % 2] + s[1][i / 2][side * 2 + i % 2];
       if (a.soft_cap != 0) {
-        for (int i = 0; i < 4; ++i) value[i] = a.soft_cap * tanhf(value[i] * a.softmax_scale / a.soft_cap);
+        for (int i = 0; i < 4; ++i) value[i] = a.soft_cap * tanhf(value[i] * scale[side] / a.soft_cap);
       }
       if (masked) {
 #pragma unroll
@@ -220,21 +272,19 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
         }
       }
       float top = fmaxf(fmaxf(value[0], value[1]), fmaxf(value[2], value[3]));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      top = fmaxf(top, maximum[side]);
-      const float base = top == -INFINITY ? 0 : top * factor;
-      const float shrink = cuda::exp2_fast(maximum[side] * factor - base);
+      top = fmaxf(cuda::quad_max(top), maximum[side]);
+      const float base = top == -INFINITY ? 0 : top * factor[side];
+      const float shrink = cuda::exp2_fast(maximum[side] * factor[side] - base);
       maximum[side] = top;
       float added = 0;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        value[i] = cuda::exp2_fast(value[i] * factor - base);
+        value[i] = cuda::exp2_fast(value[i] * factor[side] - (base - kPScale));
         added += value[i];
       }
       sum[side] = sum[side] * shrink + added;
-      p[side] = cuda::pack2<T>(value[0], value[1]);
-      p[2 + side] = cuda::pack2<T>(value[2], value[3]);
+      p[side] = cuda::pack2<Product>(value[0], value[1]);
+      p[2 + side] = cuda::pack2<Product>(value[2], value[3]);
       if (__any_sync(~0u, shrink != 1)) {
 #pragma unroll
         for (int i = 0; i < kHead / 8; ++i) {
@@ -244,14 +294,34 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       }
     }
 #pragma unroll
-    for (int step = 0; step < kHead / 16; ++step) {
+    for (int step = 0; step < kRow / 32; ++step) {
       uint32_t v[4];
-      cuda::load_matrix_transposed(v, keys_at + kPlane + step / 4 * (kPlane / kHalves) + (v_lane ^ step % 4 * 32));
-      cuda::multiply_add<T>(o[2 * step], p, v[0] & owned[0], v[1] & owned[1]);
-      cuda::multiply_add<T>(o[2 * step + 1], p, v[2] & owned[0], v[3] & owned[1]);
+      cuda::load_matrix_transposed(v, at(keys_at + kPlane, v_lane, step));
+      if constexpr (kCodes) {  // a lane's codes: two keys, of each the dims 2 g and 2 g + 1 of 16, which take a product each
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          const uint2 low = cuda::widen_four_e4m3(__byte_perm(v[2 * e], 0, 0x3120) & owned[0]);
+          const uint2 high = cuda::widen_four_e4m3(__byte_perm(v[2 * e + 1], 0, 0x3120) & owned[1]);
+          cuda::multiply_add<Product>(o[4 * step + 2 * e], p, low.x, high.x);
+          cuda::multiply_add<Product>(o[4 * step + 2 * e + 1], p, low.y, high.y);
+        }
+      } else {
+        cuda::multiply_add<Product>(o[2 * step], p, v[0] & owned[0], v[1] & owned[1]);
+        cuda::multiply_add<Product>(o[2 * step + 1], p, v[2] & owned[0], v[3] & owned[1]);
+      }
     }
   };
 
+  const auto store_out = [&](int64_t token, int q_head, int quad, const float4& value) {
+    char* const to = a.out.data + token * a.out.token_bytes + q_head * a.out.head_bytes;
+    if (a.out_dtype == kF32)
+      *reinterpret_cast<float4*>(to + quad * 16) = value;
+    else if (a.out_dtype == kF16)
+      *reinterpret_cast<uint2*>(to + quad * 8) = {cuda::pack2<__half>(value.x, value.y), cuda::pack2<__half>(value.z, value.w)};
+    else
+      *reinterpret_cast<uint2*>(to + quad * 8) = {cuda::pack2<__nv_bfloat16>(value.x, value.y),
+                                                  cuda::pack2<__nv_bfloat16>(value.z, value.w)};
+  };
   int first_row = 0, head = 0;                                                              // of the unit that ends
   const auto write = [&](int row, int quad, float top, float total, const float4& value) {  // top in base 2
     const int64_t token = first_row + row / a.group;
@@ -264,32 +334,57 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       top = higher;
     }
     const bool empty = top == -INFINITY;
-    scale = empty ? 0 : scale / total;
-    uint32_t* const to =
-        reinterpret_cast<uint32_t*>(a.out.data + token * a.out.token_bytes + q_head * a.out.head_bytes + quad * 8);
-    to[0] = cuda::pack2<T>(value.x * scale, value.y * scale);  // rows are aligned to a pair of elements
-    to[1] = cuda::pack2<T>(value.z * scale, value.w * scale);
+    scale = empty ? 0 : scale / total * value_scale;
+    store_out(token, q_head, quad, {value.x * scale, value.y * scale, value.z * scale, value.w * scale});
     if (quad == 0 && a.lse)
       a.lse[token * a.lse_token_stride + q_head * a.lse_head_stride] =
           empty ? -INFINITY : (top + __log2f(total)) * kLn2 * a.lse_factor;
   };
-  const auto part = [&](int piece, int from_rank, int row) {  // of the unit that began in block from_rank
-    return a.parts + (static_cast<int64_t>(2 * (from_rank + piece) + (piece == 0)) * a.rows + row) * (kHead + kPartPad);
+  const auto part = [&](int piece, int from_line, int row) {  // of the unit that began in from_line
+    return a.parts + (static_cast<int64_t>(2 * (from_line + piece) + (piece == 0)) * a.rows + row) * (kHead + kPartPad);
   };
-  const auto merge_pieces = [&](int pieces, int from_rank, int rows) {
-    for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += kWarps * 32) {
+  const auto stage = [&](int i, int row) { return staged + (i * a.rows + row) * kPitch; };
+  // What `count` warps (or stand-ins) have staged of each row, summed up.
+  const auto combine = [&](int count, int rows, auto&& take) {
+    for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += kThreads) {
       const int row = i / kQuads, quad = i % kQuads;
       float top = -INFINITY, total = 0;
       float4 value{0, 0, 0, 0};
-      for (int first = 0; first < pieces; first += 8) {  // eight pieces are one wait
+#pragma unroll
+      for (int n = 0; n < kWarps; ++n)
+        if (n < count) top = fmaxf(top, states[n * a.rows + row].x);
+#pragma unroll
+      for (int n = 0; n < kWarps; ++n) {
+        if (n >= count) continue;
+        const float2 state = states[n * a.rows + row];
+        if (state.x == -INFINITY) continue;
+        const float weight = cuda::exp2_fast(state.x - top);
+        const float4 more = *reinterpret_cast<const float4*>(stage(n, row) + quad * 4);
+        total += weight * state.y;
+        value.x += weight * more.x;
+        value.y += weight * more.y;
+        value.z += weight * more.z;
+        value.w += weight * more.w;
+      }
+      take(row, quad, top, total, value);
+    }
+  };
+  // The pieces of a unit; many are shared out among `split` threads a place.
+  const auto merge_pieces = [&](int pieces, int from_line, int rows) {
+    const int places = rows * kQuads, split = pieces <= 8 ? 1 : max(1, min(kWarps, kThreads / places));
+    for (int i = static_cast<int>(threadIdx.x); i < places * split; i += kThreads) {
+      const int share = i / places, row = i % places / kQuads, quad = i % kQuads;
+      float top = -INFINITY, total = 0;
+      float4 value{0, 0, 0, 0};
+      for (int first = share; first < pieces; first += 8 * split) {  // eight pieces are one wait
         float2 state[8];
         float4 output[8];
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
           state[n] = {-INFINITY, 0};
           output[n] = {0, 0, 0, 0};
-          if (first + n >= pieces) continue;
-          const float* from = part(first + n, from_rank, row);
+          if (first + n * split >= pieces) continue;
+          const float* from = part(first + n * split, from_line, row);
           state[n] = __ldcg(reinterpret_cast<const float2*>(from + kHead));
           output[n] = __ldcg(reinterpret_cast<const float4*>(from + quad * 4));
         }
@@ -310,65 +405,57 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
           value.w += weight * output[n].w;
         }
       }
-      write(row, quad, top, total, value);
+      if (split == 1) {
+        write(row, quad, top, total, value);
+      } else {
+        *reinterpret_cast<float4*>(stage(share, row) + quad * 4) = value;
+        if (quad == 0) states[share * a.rows + row] = {top, total};
+      }
     }
+    if (split == 1) return;
+    __syncthreads();
+    combine(split, rows, write);
   };
   // Warps meet; the unit is written, or its piece handed on.
-  const auto finish = [&](int pieces, int piece, int from_rank) {
+  const auto finish = [&](int pieces, int piece, int from_line) {
     const int rows = word_of(works.words, kTokens) * a.group;
     first_row = word_of(works.words, kFirstRow);
     head = works.head;
 #pragma unroll
     for (int side = 0; side < kSides; ++side) {
       const int row = group_lane + 8 * side;
-      sum[side] += __shfl_xor_sync(~0u, sum[side], 1);
-      sum[side] += __shfl_xor_sync(~0u, sum[side], 2);
+      sum[side] = cuda::quad_sum(sum[side]);
       if (sum[side] != sum[side]) maximum[side] = 0;  // NaN scores leave no maximum, and must show
       if (row >= rows) continue;
-      if (pair == 0) states[warp * a.rows + row] = {maximum[side] * factor, sum[side]};
+      if (pair == 0) states[warp * a.rows + row] = {maximum[side] * factor[side] - kPScale, sum[side]};
       if (maximum[side] == -INFINITY) continue;
-      float* const to = staged + (warp * a.rows + row) * kPitch + pair * 2;
+      float* const to = stage(warp, row);
 #pragma unroll
-      for (int i = 0; i < kHead / 8; ++i) *reinterpret_cast<float2*>(to + i * 8) = {o[i][side * 2], o[i][side * 2 + 1]};
+      for (int i = 0; i < kHead / 8; i += 2) {
+        if constexpr (kCodes) {
+          *reinterpret_cast<float4*>(to + i * 8 + pair * 4) = {o[i][side * 2], o[i + 1][side * 2], o[i][side * 2 + 1],
+                                                               o[i + 1][side * 2 + 1]};
+        } else {
+          *reinterpret_cast<float2*>(to + i * 8 + pair * 2) = {o[i][side * 2], o[i][side * 2 + 1]};
+          *reinterpret_cast<float2*>(to + i * 8 + 8 + pair * 2) = {o[i + 1][side * 2], o[i + 1][side * 2 + 1]};
+        }
+      }
     }
     __syncthreads();
-    for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += kWarps * 32) {
-      const int row = i / kQuads, quad = i % kQuads;
-      float top = -INFINITY, total = 0;
-      float4 value{0, 0, 0, 0};
-#pragma unroll
-      for (int n = 0; n < kWarps; ++n) top = fmaxf(top, states[n * a.rows + row].x);
-#pragma unroll
-      for (int n = 0; n < kWarps; ++n) {
-        const float2 state = states[n * a.rows + row];
-        if (state.x == -INFINITY) continue;
-        const float weight = cuda::exp2_fast(state.x - top);
-        const float4 more = *reinterpret_cast<const float4*>(staged + (n * a.rows + row) * kPitch + quad * 4);
-        total += weight * state.y;
-        value.x += weight * more.x;
-        value.y += weight * more.y;
-        value.z += weight * more.z;
-        value.w += weight * more.w;
-      }
-      if (pieces == 1) {
-        write(row, quad, top, total, value);
-      } else {
-        float* const to = part(piece, from_rank, row);
+    if (pieces == 1) {
+      combine(kWarps, rows, write);
+    } else {
+      combine(kWarps, rows, [&](int row, int quad, float top, float total, const float4& value) {
+        float* const to = part(piece, from_line, row);
         __stcg(reinterpret_cast<float4*>(to + quad * 4), value);
         if (quad == 0) __stcg(reinterpret_cast<float2*>(to + kHead), float2{top, total});
-      }
-    }
-    if (pieces > 1) {
+      });
       __syncthreads();
-      if (threadIdx.x == 0) {
-        __threadfence();  // for what the whole block has stored, since the barrier comes before
-        ticket = atomicAdd(a.tickets + from_rank, 1u);
-      }
+      if (threadIdx.x == 0) ticket = take_ticket(a.tickets + from_line);
       __syncthreads();
       if (ticket == static_cast<uint32_t>(pieces - 1)) {
-        __threadfence();
-        if (threadIdx.x == 0) a.tickets[from_rank] = 0;
-        merge_pieces(pieces, from_rank, rows);
+        if (threadIdx.x == 0) a.tickets[from_line] = 0;
+        merge_pieces(pieces, from_line, rows);
       }
     }
     __syncthreads();
@@ -377,7 +464,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   int filling = a.depth, place = 0, chunk = 0;
   uint32_t parity = 1;  // the first time round only fills
   bool opened = false, first_unit = true;
-  while (any) {
+  for (;;) {
     if (filling > 0) {
       --filling;
     } else if (chunk < works.end) {
@@ -387,16 +474,17 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       chunk += kWarps;
     } else {
       if (opened) {
-        const int first_pieces = word_of(line_words, kFirstPieces), from_rank = word_of(line_words, kFirstRank);
-        const bool continued = first_unit && first_pieces > 1;
-        const int pieces = continued ? first_pieces : works.left == 0 ? word_of(line_words, kLastPieces) : 1;
-        finish(pieces, continued ? rank - from_rank : 0, continued ? from_rank : rank);
-        if (works.left == 0) break;
-        first_unit = false;
-        works.next(a, lane);
-      } else {
-        works.open(a, word_of(line_words, kLineBegin));
+        const int first_pieces = word_of(line_words, kFirstPieces);
+        const int from_line = first_unit && first_pieces > 1 ? word_of(line_words, kFirstLine) : rank;
+        const int pieces = from_line != rank ? first_pieces : works.left == 0 ? word_of(line_words, kLastPieces) : 1;
+        finish(pieces, rank - from_line, from_line);
       }
+      if (works.left == 0) break;
+      first_unit = !opened;
+      if (opened)
+        works.next(a, lane);
+      else
+        works.open(a, word_of(line_words, kLineBegin));
       opened = true;
       open_unit();
       chunk = works.first_chunk(warp);
@@ -408,15 +496,17 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
       parity ^= 1;
     }
   }
-  const int unowned_end = word_of(line_words, kUnownedEnd), heads = a.num_kv_heads * a.group;
-  for (int row = word_of(line_words, kUnownedBegin) + rank; row < unowned_end; row += static_cast<int>(gridDim.x)) {
-    for (int i = static_cast<int>(threadIdx.x); i < heads * kQuads; i += kWarps * 32) {
-      uint32_t* const to =
-          reinterpret_cast<uint32_t*>(a.out.data + row * a.out.token_bytes + i / kQuads * a.out.head_bytes + i % kQuads * 8);
-      to[0] = to[1] = 0;
+  for (int row = unowned_begin + rank; row < unowned_end; row += static_cast<int>(gridDim.x)) {
+    for (int i = static_cast<int>(threadIdx.x); i < a.num_heads * a.group * kQuads; i += kThreads) {
+      store_out(row, i / kQuads, i % kQuads, {0, 0, 0, 0});
       if (a.lse && i % kQuads == 0) a.lse[row * a.lse_token_stride + i / kQuads * a.lse_head_stride] = -INFINITY;
     }
   }
+}
+
+template <class T, class Code, int kHead>
+DecodeKernel DecodeInstance<T, Code, kHead>::kernel(bool wide) {
+  return wide ? decode<T, Code, kHead, true> : decode<T, Code, kHead, false>;
 }
 
 }  // namespace anyattn::flash::sm90
