@@ -166,7 +166,7 @@ AA_FN void add_values(const Tiles& tiles, const Unit& u, int step, const SeenSco
   AA_UNROLL
   for (int i = 0; !stands && i < kLaneRows; ++i) AA_UNROLL
   for (int c = 0; c < lane_columns(); ++c) o.at[i][c] *= by[i];
-  dot_pv(tiles, place_of(step), u.column, p, o);
+  dot_pv(tiles, step % tile.stages, u.column, p, o);
 }
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
@@ -204,11 +204,6 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     commit_loads();
   }
   prepare_query(tiles);
-  if (kTurned) {
-    wait_loads(kAhead - 1);
-    barrier();
-    turn_keys(tiles, 0);
-  }
   for (int step = 0; step < steps + kLate; ++step) {
     const int first = u.first_key + step * tile.keys, next = step + kAhead;
     if (tile.stages > 1) {
@@ -226,7 +221,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     if (step == 0) keep_query(tiles, state.q);
     Scores own;
     SeenScores s;
-    if (!kLate || step < steps) dot_qk(tiles, place_of(step), state.q, own);
+    if (!kLate || step < steps) dot_qk(tiles, step % tile.stages, state.q, own);
     if (kLate && step > 0) add_values(tiles, u, step - 1, s, shrink, state.o);
     if (kLate && step == steps) break;
     share_scores(tiles, own, s);
@@ -259,7 +254,6 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       state.sum[i] = state.sum[i] * shrink[i] + sum;
     }
     if (kLate) share_weights(tiles, s, shrink);
-    if (kTurned && step + 1 < steps) turn_keys(tiles, step + 1);
     if (!kLate) add_values(tiles, u, step, s, shrink, state.o);
     if (tile.stages == 1) barrier();
     post_rows(a, tiles, (next + 1) % tile.stages, first_ahead, ahead);

@@ -47,18 +47,6 @@ AA_FN unsigned converted(unsigned word, int half) {
   return pair;
 }
 
-// The 8-bit floats in the high bytes of both halves as a pair of the query's kind.
-AA_FN unsigned pair_of_float8(unsigned high, bool special) {
-  if (kHalf && cfg.rows == kRowsE5M2) return high & 0xff00ff00u;
-  // The code's exponent and fraction at a float's place; a multiplication mends the exponent and takes subnormals along.
-  constexpr int kFraction = cfg.rows == kRowsE5M2 ? 2 : 3, kShift = (kHalf ? 10 : 7) - kFraction;
-  constexpr unsigned kField = kBoth * (0x7fu << kShift);
-  constexpr unsigned kFactor = kBoth * (kHalf ? 0x5c00u : cfg.rows == kRowsE5M2 ? 0x7780u : 0x7b80u);  // 2^8, 2^112, 2^120
-  unsigned pair = fma_pair((high & 0x80008000u) | (high >> (8 - kShift) & kField), kFactor, kMinusZeros);
-  if (special) pair = special_byte(special_byte(pair, high >> 8 & 0xffu, 0), high >> 24, 16);
-  return pair;
-}
-
 // Code number `i` of both halves of `word` as a pair of the query's kind; `zeros` are 4-bit rows' zero points with kMagic.
 AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special) {
   if (kPack == 1) return word;
@@ -70,7 +58,14 @@ AA_FN unsigned pair_of_codes(unsigned word, int i, unsigned zeros, bool special)
     if (kHalf) return fma_pair(((low & 0x00ff00ffu) ^ 0x00800080u) | kMagic, kOnes, kBoth * 0xe480u);
     return fma_pair((low & 0x00800080u) | kMagic, kOnes ^ kMinusZeros, (low & 0x007f007fu) | kMagic);
   }
-  return pair_of_float8(high, special);
+  if (kHalf && cfg.rows == kRowsE5M2) return high & 0xff00ff00u;
+  // The code's exponent and fraction at a float's place; a multiplication mends the exponent and takes subnormals along.
+  constexpr int kFraction = cfg.rows == kRowsE5M2 ? 2 : 3, kShift = (kHalf ? 10 : 7) - kFraction;
+  constexpr unsigned kField = kBoth * (0x7fu << kShift);
+  constexpr unsigned kFactor = kBoth * (kHalf ? 0x5c00u : cfg.rows == kRowsE5M2 ? 0x7780u : 0x7b80u);  // 2^8, 2^112, 2^120
+  unsigned pair = fma_pair((high & 0x80008000u) | (high >> (8 - kShift) & kField), kFactor, kMinusZeros);
+  if (special) pair = special_byte(special_byte(pair, high >> 8 & 0xffu, 0), high >> 24, 16);
+  return pair;
 }
 
 // A row's own scale. Records have one for every 128 columns: `group` says which.
@@ -92,9 +87,10 @@ AA_FN unsigned of_rope(unsigned pair) {
 
 // Where warps share a tile (Tile::share): share.h.
 struct QueryOperands;
+struct Weights;
 AA_FN void keep_own_query(const Tiles& tiles, QueryOperands& q);
-AA_FN void dot_own(const Tiles& tiles, int place, const QueryOperands& kept);
-AA_FN void load_shared_weights(const Tiles& tiles, int n, Four* w);
+AA_FN void dot_own(const Tiles& tiles, int stage, const QueryOperands& kept);
+AA_FN void load_shared_weights(const Tiles& tiles, int stage, int n, int group, Weights& w);
 
 // q's operands for 32 bytes of keys, `at` bytes into q's rows: one for each kPackOf.
 template <int kPackOf>
@@ -144,7 +140,7 @@ AA_FN void widen_query(const Tiles& tiles) {
 AA_FN void prepare_query(const Tiles& tiles) {
   if (!kRotated && !kWidened && !kFlat) return;
   if (tile.stages == 1) commit_loads();
-  wait_loads(tile.stages > 1 ? tile.stages - 2 : 0);
+  wait_loads(kAhead > 0 ? kAhead - 1 : 0);
   barrier();
   if constexpr (kFlat)
     quantise_query(tiles);
@@ -290,10 +286,10 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores&
 // own, those are counted in. In float16 a scale's power of two goes to the values instead, lest small weights lose their bits.
 struct Weights {
   Four at[kTilesM];
-  unsigned factors[2];
+  unsigned factors[2], rests[2];
 };
 AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const SeenScores& p, Weights& w) {
-  if constexpr (tile.share) return load_shared_weights(tiles, n, w.at);
+  if constexpr (tile.share) return load_shared_weights(tiles, stage, n, group, w);
   float scale[4], power[4];
   AA_UNROLL
   for (int j = 0; kOwnScales && j < 4; ++j) {
@@ -331,7 +327,7 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
     for (int n = 0; n < kSeenKeys / 16; ++n) {
       Weights w;
       const int key = (tile.share ? 0 : warp_n() * kWarpKeys) + n * 16 + lane() % 16, from = column + first_column();
-      const int at = cfg.latent ? tiles.key_at(stage, key) + from * 2 / kPack
+      const int at = cfg.latent ? tiles.k_at(stage, key) + from * 2 / kPack
                                 : tiles.v_at(stage, key) + first_column() * code_bits(cfg.rows) / 8;
       const SharedAt row = tiles.start + at + lane() / 16 * 16;
       unsigned zeros[2];
@@ -341,7 +337,7 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
                       zero_of(tiles.v(stage, seen_key_of(4 * n + 2 * half + 1)), kCodesV) << 16 | kMagic;
       AA_UNROLL
       for (int c = 0; c < kWarpColumns / kStep; ++c) {
-        if (c == 0 || (cfg.rows == kRowsRecord && !kTurned && c * kStep % kRecordTile == 0))
+        if (c == 0 || (cfg.rows == kRowsRecord && c * kStep % kRecordTile == 0))
           load_weights(tiles, stage, n, (from + c * kStep) / kRecordTile, p, w);
         const Four v = load_transposed(row + c * 32);
         const bool special = kPack > 1 && has_special(v);
@@ -352,7 +348,8 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
           AA_UNROLL
           for (int e = 0; e < 2; ++e) {
             b[e] = pair_of_codes(v.at[2 * half + e], i, zeros[e], special);
-            if (kOwnScales && kHalf && !kTurned) b[e] = fma_pair(b[e], w.factors[e], kMinusZeros);
+            if (kOwnScales && (tile.share || kHalf))
+              b[e] = fma_pair(b[e], w.factors[e], tile.share ? fma_pair(b[e], w.rests[e], kMinusZeros) : kMinusZeros);
           }
           const int to = 2 * ((2 * c + half) * kPack + i);
           AA_UNROLL

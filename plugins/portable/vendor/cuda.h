@@ -92,8 +92,9 @@ AA_FN void wait_loads(int pending) {
 constexpr bool kFloat8 =
     cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
 #if __CUDA_ARCH__ >= 890
-constexpr bool kConverts = cfg.matrix && !cfg.latent && kFloat8 && cfg.kind != kF32 &&
-                           (cfg.kind == kF16 || cfg.rows != kRowsE4M3Scaled);  // scales of rows have bfloat16's range
+constexpr bool kConverts =
+    cfg.matrix && kFloat8 && cfg.kind != kF32 && (tile.share || !cfg.latent) &&
+    (cfg.kind == kF16 || cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2);  // scales have bfloat16's range
 #else
 constexpr bool kConverts = false;
 #endif

@@ -93,7 +93,6 @@ AA_FN void prepare_query(const Tiles& tiles) {
 struct QueryOperands {};
 AA_FN void keep_query(const Tiles&, QueryOperands&) {}
 AA_FN void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows]) {}
-AA_FN void turn_keys(const Tiles&, int) {}
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands&, Scores& s) { scalar_qk(tiles, stage, s); }
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   scalar_pv(tiles, stage, column, p, o);

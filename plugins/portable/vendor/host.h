@@ -5,8 +5,8 @@
 
 static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
-static constexpr int kLaneRows = kHostRows, kSeenRows = kHostRows, kLate = 0, kAhead = 0, kPending = 0, kTurned = 0,
-                     kLaneKeys = kHostKeys, kLaneSeen = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
+static constexpr int kLaneRows = kHostRows, kSeenRows = kHostRows, kLate = 0, kAhead = 0, kPending = 0, kLaneKeys = kHostKeys,
+                     kLaneSeen = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
 static constexpr bool kFlat = false;
 static constexpr float kLift = 0;
 static constexpr int kRowLanes = 1, kScaleBytes = 0;  // rows of keys are filled whole, their scales counted in
@@ -34,7 +34,6 @@ int row_of(int i) const { return i; }
 int key_of(int j) const { return j; }
 int seen_row_of(int i) const { return i; }
 int seen_key_of(int j) const { return j; }
-int place_of(int) const { return 0; }
 int column_of(int c) const { return c; }
 int slot_of(int c) const { return c; }
 int row_lane() const { return 0; }
@@ -153,7 +152,6 @@ void rotate_back(Accumulator&) const {}
 void keep_query(const Tiles&, QueryOperands&) const {}
 void share_scores(const Tiles&, const Scores& own, SeenScores& seen) const { seen = own; }
 void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows]) const {}
-void turn_keys(const Tiles&, int) const {}
 float shrink_of(const Tiles&, const float (&own)[kSeenRows], int i) const { return own[i]; }
 void share_ends(const Tiles&, const float (&)[kSeenRows], const float (&)[kSeenRows]) const {}
 struct Two {

@@ -26,12 +26,8 @@ constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
   if (is_flat(cfg, tile)) return tile.keys * (row_bytes(cfg, cfg.head_size) + row_bytes(cfg, cfg.head_size_v));
   return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
 }
-// Where warps share, codes become rows of q's kind once: a tile for each product.
-constexpr int turned_bytes(const Config& cfg, const Tile& tile) {
-  return tile.share && code_bits(cfg.rows) < 16 ? 2 * tile.keys * query_pitch(cfg) : 0;
-}
 constexpr int body_bytes(const Config& cfg, const Tile& tile) {
-  const int keys = tile.stages * stage_bytes(cfg, tile) + turned_bytes(cfg, tile);
+  const int keys = tile.stages * stage_bytes(cfg, tile);
   const int staged = tile.warps_n > 1 && !tile.share ? tile.warps_n * tile.rows * (tile.columns + 8) * 4 : 0;
   return keys > staged ? keys : staged;
 }

@@ -23,8 +23,7 @@ constexpr int kPitchQ = query_pitch(cfg);
 constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile_pitch(cfg, cfg.head_size);
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
-constexpr bool kTurned = turned_bytes(cfg, tile) > 0;  // codes stand in shared memory as rows of q's kind once more
-constexpr int kPack = code_bits(cfg.rows) >= 16 || kTurned ? 1 : 16 / code_bits(cfg.rows);
+constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
 // Neighbouring columns of the output that a lane has one accumulator apart.
 constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kPack;
 constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
@@ -45,8 +44,8 @@ constexpr int kLaneRows = kFlat ? 1 : 2 * kTilesM, kSeenRows = tile.share ? 1 : 
 constexpr int kLaneKeys = kWarpKeys / 4, kLaneSeen = tile.share ? tile.keys / kRowSharers : kLaneKeys;
 constexpr int kLaneColumns = kWarpColumns / 4;
 constexpr int kLate = tile.share ? 1 : 0;
-constexpr int kAhead = tile.stages - 1 - (tile.share && !kTurned ? 1 : 0);  // tiles of keys asked for before they are used
-constexpr int kPending = tile.stages - 2 - (tile.share ? 1 : 0);            // of them not waited for at a tile's begin
+constexpr int kAhead = tile.stages - 1 - kLate;    // tiles of keys asked for before they are used
+constexpr int kPending = tile.stages - 2 - kLate;  // of them not waited for at a tile's begin
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
 constexpr int kWeightsBytes = weights_bytes(cfg, tile);
 constexpr int kMergeThreads = merge_threads(tile), kMergeShares = merge_shares(tile);
@@ -75,7 +74,6 @@ AA_FN int key_of(int j) {
 AA_FN int seen_row_of(int i) { return tile.share ? thread() / kRowSharers : row_of(i); }
 AA_FN int seen_key_of(int j) { return tile.share ? (j / 2 * kRowSharers + thread() % kRowSharers) * 2 + j % 2 : key_of(j); }
 AA_FN int first_column() { return tile.share ? thread() / 32 * kWarpColumns : 0; }
-AA_FN int place_of(int step) { return kTurned ? step % 2 : step % tile.stages; }  // where the products find a tile's keys
 // Columns of a lane in ascending order, and the accumulator of each: kSpread * 2 neighbours of every kSpread * 8.
 AA_FN int column_of(int c) {
   return first_column() + c / (2 * kSpread) * (8 * kSpread) + lane() % 4 * (2 * kSpread) + c % (2 * kSpread);
@@ -210,7 +208,7 @@ AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_
 #include "formats.inl"
 
 // A program's shared memory: q [rows][kHead], `stages` times k [keys][kHead] and v [keys][columns]. Where warps share: sums
-// [splits][rows][keys] in q's place, turned keys [2][keys][kHead], probabilities [rows][keys], a row's shrink, maximum and sum.
+// [splits][rows][keys] in q's place, probabilities [rows][keys], a row's shrink, maximum and sum.
 struct Tiles {
   char* base;
   SharedAt start;  // the same, as the vendor's copies and matrix loads address it
@@ -218,10 +216,6 @@ struct Tiles {
   AA_FN static int q_at(int row) { return row * kPitchQ; }
   AA_FN static int k_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + row * kPitchK; }
   AA_FN static int v_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
-  AA_FN static int turned_at(int place, int row) {
-    return kQueryBytes + tile.stages * kStageBytes + (place * tile.keys + row) * kPitchQ;
-  }
-  AA_FN static int key_at(int place, int row) { return kTurned ? turned_at(place, row) : k_at(place, row); }
   AA_FN float* sums(int split, int row) const { return (float*)base + (split * tile.rows + row) * score_pitch(tile); }
   AA_FN char* q(int row, int part = 0) const { return base + q_at(row + part * tile.rows); }
   AA_FN char* k(int stage, int row) const { return base + k_at(stage, row); }
