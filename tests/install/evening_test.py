@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The packages of this build in a root of their own; then sdk/README.md as it stands: its commands and files, one after the other, in
-an empty folder against what the packages installed; then what a platform team and an attacker do with the bundle.
+"""The packages of this build in a Debian root of their own (debian_root.py; on this machine where there is none); then, in that root,
+sdk/README.md as it stands: its commands and files, one after the other, in an empty folder against what the packages installed; then
+what a platform team and an attacker do with the bundle.
 
-  evening_test.py --build DIR --work DIR --cmake FILE
+  evening_test.py --build DIR --work DIR --cmake FILE --cache DIR
 """
 import io
 import json
@@ -16,28 +17,36 @@ import sys
 import tarfile
 import time
 
+from debian_root import DebianRoot
 from packages import Packages
 from steps import Failure, finished, main, plain_environment, want
 
 
 class Evening:
-    def __init__(self, a):
-        self.a = a
-        self.prefix = os.path.join(a.work, "root", "usr")
-        self.here = os.path.join(a.work, "evening")
-        self.environment = plain_environment()
-        tools = [os.path.join(self.prefix, "bin"), os.path.dirname(a.cmake), self.environment["PATH"]]
-        self.environment.update(PATH=":".join(tools), PREFIX=self.prefix)
+    def __init__(self, a, system):
+        self.system = system
+        self.here = os.path.join(system.evening, "empty")
+        self.environment = dict(system.environment, PREFIX=system.usr)
+        if system.usr != "/usr":
+            self.environment["PATH"] = ":".join([os.path.join(system.usr, "bin"), os.path.dirname(a.cmake), self.environment["PATH"]])
         os.makedirs(self.here)
         self.readme = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "sdk", "README.md")
 
+    def words(self, *words):
+        return self.system.words("sh", "-c", 'cd "$0" && exec "$@"', self.system.inside(self.here), *words)
+
     def run(self, *words, code=0):
-        done = finished(*words, code=code, env=self.environment, cwd=self.here)
+        done = finished(*self.words(*words), code=code, env=self.environment)
+        return done.stdout + done.stderr
+
+    def elsewhere(self, *words):
+        """Somebody else's tool, on this machine."""
+        done = finished(*words, cwd=self.here)
         return done.stdout + done.stderr
 
     def json(self, *words):
         """Standard output alone; what is logged goes elsewhere."""
-        return json.loads(finished(*words, env=self.environment, cwd=self.here).stdout)
+        return json.loads(finished(*self.words(*words), env=self.environment).stdout)
 
     def path(self, *names):
         return os.path.join(self.here, *names)
@@ -69,8 +78,8 @@ class Evening:
             print("SKIPPED: openssl is missing")
             return
         folder = os.path.join("bundles", os.listdir(self.path("bundles"))[0])
-        said = self.run("openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "acme.pub", "-rawin", "-in", f"{folder}/manifest.yaml",
-                        "-sigfile", f"{folder}/manifest.sig")
+        said = self.elsewhere("openssl", "pkeyutl", "-verify", "-pubin", "-inkey", "acme.pub", "-rawin", "-in",
+                              f"{folder}/manifest.yaml", "-sigfile", f"{folder}/manifest.sig")
         want("Verified Successfully" in said, said)
 
     def every_changed_file_is_caught(self):
@@ -82,12 +91,12 @@ class Evening:
             damaged[len(damaged) // 2] ^= 1
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(damaged)
-            self.run("anyattn", "bundle", "verify", folder, "--config", "site.yaml", code=1)
+            self.run("anyattn", "bundle", "verify", self.system.inside(folder), "--config", "site.yaml", code=1)
             said = self.run("anyattn", "list", "--config", "site.yaml", code=(1, 2))  # required: the start fails with the text
             want("failed at" in said, f"{name} changed, and list says {said}")
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(before)
-        self.run("anyattn", "bundle", "verify", folder, "--config", "site.yaml")
+        self.run("anyattn", "bundle", "verify", self.system.inside(folder), "--config", "site.yaml")
 
     def archive(self, name, entries):
         """A .tar.zst of (TarInfo, bytes) by other means than ours."""
@@ -95,7 +104,7 @@ class Evening:
             for info, data in entries:
                 info.size = len(data)
                 tar.addfile(info, io.BytesIO(data))
-        self.run("zstd", "-q", "-f", "--rm", name + ".tar", "-o", name)
+        self.elsewhere("zstd", "-q", "-f", "--rm", name + ".tar", "-o", name)
         return name
 
     def hostile_archives_install_nothing(self):
@@ -143,7 +152,8 @@ class Evening:
                 f.write(whole[:size])
             self.run("anyattn", "bundle", "install", "cut.tar.zst", "--config", "site.yaml", code=1)
             want(sorted(os.listdir(self.path("bundles"))) == before, f"cut to {size} bytes it left something behind")
-        want(not os.path.exists(self.path("evil")) and not os.path.exists("/tmp/evil"), "something was written outside")
+        outside = [path for path in (self.path("evil"), "/tmp/evil", self.system.root + "/tmp/evil") if os.path.exists(path)]
+        want(not outside, f"written outside: {outside}")
 
     def trust_and_versions_are_kept(self):
         said = self.run("anyattn", "bundle", "install", "one.tar.zst", "--config", "site.yaml", code=1)
@@ -197,7 +207,7 @@ class Evening:
     def a_hangup_reloads_a_run(self):
         words = self.run_words("--requests", "1000", "--device", "cpu", "--config", "site.yaml")
         with open(self.path("run.err"), "w+", encoding="utf-8") as err, subprocess.Popen(
-                ["anyattn", *words], cwd=self.here, env=self.environment, stdout=subprocess.DEVNULL, stderr=err) as running:
+                self.words("anyattn", *words), env=self.environment, stdout=subprocess.DEVNULL, stderr=err) as running:
             try:
                 # Once it searches for plugins its signals are in place.
                 self.wait(lambda: "libanyattn" in open(f"/proc/{running.pid}/maps", encoding="utf-8").read(), "the run does not start")
@@ -229,12 +239,18 @@ def steps(a):
     if missing and os.environ.get("ANYATTN_REQUIRE_ALL") != "1":
         print(f"SKIPPED: {missing[0]} is missing: apt-get install dpkg-dev file")
         return ()
-    packages, evening = Packages(a, plain_environment()), Evening(a)
-    return (packages.pack, packages.each_holds_its_own_and_says_what_it_needs, packages.install, packages.doctor_is_green,
-            evening.every_line_of_the_page, evening.the_same_files_give_the_same_bytes, evening.openssl_verifies_the_signature,
-            evening.every_changed_file_is_caught, evening.hostile_archives_install_nothing, evening.trust_and_versions_are_kept,
-            evening.a_lock_notices_another_plugin_file, evening.a_hangup_reloads_a_run, packages.removal_leaves_nothing)
+    debian = DebianRoot(a.cache)
+    if not debian.is_there():
+        print("SKIPPED: the Debian root; the packages are used on this machine, and what they depend on is not looked at")
+        debian = None
+    packages = Packages(a, plain_environment(), debian)
+    evening = Evening(a, packages.system)
+    return (packages.pack, packages.each_holds_its_own_and_says_what_it_needs, *([packages.a_missing_library_is_said] if debian else []),
+            packages.install, packages.doctor_is_green, evening.every_line_of_the_page, evening.the_same_files_give_the_same_bytes,
+            evening.openssl_verifies_the_signature, evening.every_changed_file_is_caught, evening.hostile_archives_install_nothing,
+            evening.trust_and_versions_are_kept, evening.a_lock_notices_another_plugin_file, evening.a_hangup_reloads_a_run,
+            packages.purging_leaves_nothing)
 
 
 if __name__ == "__main__":
-    sys.exit(main(__doc__, steps))
+    sys.exit(main(__doc__, steps, "cache"))

@@ -32,10 +32,10 @@ def plain_environment():
     return {name: value for name, value in os.environ.items() if not name.startswith("ANYATTN_")}
 
 
-def main(page, make_steps):
-    """make_steps(arguments): the steps, as methods. --work is emptied first. The exit code."""
+def main(page, make_steps, *more):
+    """make_steps(arguments): the steps, as methods; more: further arguments. --work is emptied first. The exit code."""
     p = argparse.ArgumentParser(description=page.split("\n")[0])
-    for name in ("build", "work", "cmake"):
+    for name in ("build", "work", "cmake", *more):
         p.add_argument("--" + name, required=True)
     a = p.parse_args()
     shutil.rmtree(a.work, ignore_errors=True)
