@@ -76,6 +76,7 @@ struct BenchOptions {
   std::vector<std::string> threads;  // numbers, all
   uint32_t block_size = 0;           // tokens a kernel block; 0 = the backend's choice
   bool peers = false;                // other libraries' products beside the rows
+  bool tiles = false;                // the backend's other cuts of each problem instead of rows against limits
   bool shuffled = false;             // blocks of a request in any order
   bool batch_invariant = false;      // every row again with that feature
   uint32_t pairs = 9;                // samples of the call and of the limits, alternately

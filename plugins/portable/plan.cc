@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan.h"
 
+#include <charconv>
 #include <string>
 
+#include "alternatives.h"
 #include "anyattn/problem_rules.hpp"
 
 namespace anyattn::portable {
@@ -165,6 +167,26 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   choose_tiles(host, facts, plan.mha);
 }
 
+// Option `tiles`: auto, or the number of an alternative; those of the one specialisation, then those of the other.
+void take_alternative(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
+  const std::string wanted(host.option("tiles", "auto"));
+  if (wanted == "auto") return;
+  std::vector<Alternative> main = alternatives_of(facts, plan.main), mha;
+  if (plan.mha.direct) mha = alternatives_of(facts, plan.mha);
+  size_t number = 0;
+  const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
+  const size_t count = main.size() + mha.size();
+  if (error != std::errc() || end != wanted.data() + wanted.size() || number >= count) {
+    reasons.add(ANYATTN_REASON_OPTION, "tiles", wanted, count ? text("auto | 0 to ", count - 1) : "auto",
+                "a number is one of this problem's other cuts; anyattn bench --tiles measures them");
+    return;
+  }
+  const bool first = number < main.size();
+  const Alternative& one = first ? main[number] : mha[number - main.size()];
+  (first ? plan.main : plan.mha) = one.spec;
+  plan.tiles = one.words;
+}
+
 // "tiles of 16 rows x 64 keys, 2 in flight, 2 programs a multiprocessor; for queries longer than 4 of 128 rows x 64 keys, ...".
 std::string describe_tiles(const Specialisation& spec) {
   std::string line;
@@ -203,6 +225,7 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   if (!tiles_fit(facts, plan.main) || (plan.mha.direct && !tiles_fit(facts, plan.mha)))
     reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(plan.head_size),
                 text("sizes whose tiles fit into ", facts.shared_memory_per_block, " bytes of shared memory"));
+  if (reasons.count() == 0) take_alternative(host, facts, reasons, plan);
   if (reasons.count() != 0) return false;
   check_code(host, facts, plan.main, reasons);
   if (plan.mha.direct && reasons.count() == 0) check_code(host, facts, plan.mha, reasons);
@@ -224,7 +247,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
-  say_kernels(describe_tiles(plan.main), report);
+  say_kernels(plan.tiles.empty() ? describe_tiles(plan.main) : plan.tiles, report);
 }
 
 }  // namespace anyattn::portable

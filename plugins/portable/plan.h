@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "anyattn/kv_formats.hpp"
 #include "kernels.h"
@@ -24,6 +25,7 @@ struct Plan {
   const CacheFormat* format = nullptr;  // null where keys are ragged
   Specialisation main;                  // forward, or forward_mqa
   Specialisation mha;                   // MLA: forward_mha
+  std::string tiles;                    // what option `tiles` changed; empty: nothing
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
   // Does a call bring scales of K and V?

@@ -2,28 +2,33 @@
 // The plugin's entry: one file a target, from the same text.
 #include "anyattn/plugin.hpp"
 
+#include <iterator>
+
 #include "attn.h"
 #include "mla.h"
 
 namespace anyattn::portable {
 namespace {
 
-#if ANYATTN_PORTABLE_COMPILES
+// tiles: another cut of the problem than the one chosen, counted per problem (alternatives.h). What compiles at run time takes more.
 // cache: the folder of compiled kernels. compiler: off takes what lies there, or beside the plugin in `prebuilt`, and compiles
-// nothing. warmup: compile fills the folder and loads nothing, for a device that is not here. products: scalar computes 16-bit tiles without matrix instructions, as targets that
-// have none do.
-constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "cache", "auto", "auto | off | a folder"},
+// nothing. warmup: compile fills the folder and loads nothing, for a device that is not here. products: scalar computes 16-bit
+// tiles without matrix instructions, as targets that have none do.
+constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "tiles", "auto", "auto | 0, 1, ..."},
+#if ANYATTN_PORTABLE_COMPILES
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "cache", "auto", "auto | off | a folder"},
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "compiler", "auto", "auto | off"},
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "warmup", "load", "load | compile"},
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "products", "auto", "auto | scalar"},
-                                            {ANYATTN_OPTION_INFO_SIZE, 0, "unproven", "refuse", "refuse | allow"}};
-constexpr uint32_t kNumOptions = 5;
-#else
-constexpr const anyattn_option_info* kOptions = nullptr;
-constexpr uint32_t kNumOptions = 0;
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "unproven", "refuse", "refuse | allow"}
 #endif
-constexpr PluginInfo kInfo{
-    "org.anyattn.portable." ANYATTN_PORTABLE_TARGET, "AnyAttn", ANYATTN_PORTABLE_VERSION, "Apache-2.0", kOptions, kNumOptions};
+};
+constexpr PluginInfo kInfo{"org.anyattn.portable." ANYATTN_PORTABLE_TARGET,
+                           "AnyAttn",
+                           ANYATTN_PORTABLE_VERSION,
+                           "Apache-2.0",
+                           kOptions,
+                           std::size(kOptions)};
 
 }  // namespace
 }  // namespace anyattn::portable

@@ -139,7 +139,9 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
 
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec) {
   for (int i = 0; i < spec.num_lanes; ++i)
-    if (shared_bytes(spec.cfg, spec.lanes[i]) > static_cast<int>(facts.shared_memory_per_block)) return false;
+    if ((shared_bytes(spec.cfg, spec.lanes[i]) + 1024) * spec.min_blocks[i] >
+        static_cast<int>(facts.shared_memory_per_block) + 1024)
+      return false;
   return true;
 }
 

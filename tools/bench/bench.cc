@@ -17,6 +17,7 @@
 #include "bench/limits.h"
 #include "bench/own_cost.h"
 #include "bench/report.h"
+#include "bench/tiles.h"
 #include "bench/timing.h"
 #include "common/changed_config.h"
 #include "common/interrupt.h"
@@ -151,6 +152,12 @@ int bench_backend(const BenchOptions& options) {
     own.common = config->write();
   }
   catch_interrupt();
+  if (own.tiles) {
+    const ordered_json answer = bench::measure_tiles(own);
+    if (output.table()) fmt::print("{}", bench::tiles_text(answer, terminal_of(1)));
+    output.write(answer);
+    return interrupted() ? kExitInterrupted : answer["rows"].empty() ? kExitFailed : kExitOk;
+  }
   Bench bench(own);
   const ordered_json answer = bench.measure();
   if (output.table()) fmt::print("{}", bench::text_of(answer, terminal_of(1)));

@@ -46,8 +46,11 @@ std::function<int()> add_bench(CLI::App& app) {
   add_words("--threads", options->threads, {}, "N|all,...", "of the runtime (1,all)");
   add_number("--block-size", options->block_size, 1u << 20, "tokens a cache block; the backend's choice where 0");
   verb->add_flag("--shuffled", options->shuffled, "blocks of a request in any order instead of one behind the other");
-  verb->add_flag("--peers", options->peers,
-                 "beside each row its two products by oneDNN and OpenBLAS, where their programs were built");
+  CLI::Option* peers = verb->add_flag(
+      "--peers", options->peers, "beside each row its two products by oneDNN and OpenBLAS, where their programs were built");
+  CLI::Option* tiles = verb->add_flag("--tiles", options->tiles,
+                                      "instead: a backend's other cuts of each problem against its own choice, in turn");
+  tiles->excludes(peers);
   verb->add_flag("--batch-invariant", options->batch_invariant, "every row once more with that feature");
   add_number("--pairs", options->pairs, 1001, "samples of the call and of the limits, alternately; the medians are shown");
   add_number("--cold-mib", options->cold_mib, 1u << 20, "MiB between two uses of a cold cache");
@@ -55,7 +58,7 @@ std::function<int()> add_bench(CLI::App& app) {
       ->type_name("S")
       ->check(CLI::Validator(CLI::PositiveNumber).description(""))
       ->capture_default_str();
-  verb->add_option("--html", options->html, "a page with plots, which needs no other file")->type_name("FILE");
+  verb->add_option("--html", options->html, "a page with plots, which needs no other file")->type_name("FILE")->excludes(tiles);
   verb->add_option("--compare", options->compare, "two files that --json wrote, before and after; nothing is measured")
       ->type_name("FILE FILE")
       ->expected(2)
@@ -72,6 +75,7 @@ std::function<int()> add_bench(CLI::App& app) {
   verb->footer(
       footer("  anyattn bench\n"
              "  anyattn bench --heads 32/8/128,9/3/64 --contexts 2048,32768 --batches 1,8 --threads 1 --json bench.json\n"
+             "  anyattn bench --tiles --device cuda:0 --backend PORTABLE_ATTN --contexts 2048 --batches 1,64\n"
              "  anyattn bench --model Llama-3.2-1B --dtype bfloat16 --kv-cache-dtype auto,float32 --caches cold,hot\n"));
   return [options] { return bench_backend(*options); };
 }

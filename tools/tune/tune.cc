@@ -5,12 +5,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/grid.h"
-#include "bench/limits.h"
 #include "common/interrupt.h"
 #include "common/json_text.h"
 #include "common/runtime.h"
@@ -40,15 +38,10 @@ std::string shape_of(const bench::Point& point) {
   return fmt::format("{} {} x {}", point.phase, point.num_reqs, point.seq_len);
 }
 
-// To a nanosecond: more digits would be noise. Never 0, which no call takes.
-double rounded(double microseconds) { return std::max(0.001, std::round(microseconds * 1e3) / 1e3); }
-
-ordered_json times_of(const std::string& backend, std::vector<double> rounds) {
-  std::ranges::sort(rounds);
-  return {{"backend", backend},
-          {"fastest_us", rounded(rounds.front())},
-          {"median_us", rounded(bench::median(rounds))},
-          {"slowest_us", rounded(rounds.back())}};
+ordered_json times_of(const std::string& backend, const std::vector<double>& rounds) {
+  ordered_json times{{"backend", backend}};
+  times.update(figures_of(rounds));
+  return times;
 }
 
 class Tuner {
@@ -56,7 +49,7 @@ class Tuner {
   explicit Tuner(const TuneOptions& options)
       : options_(options),
         runtime_(open_runtime(options.common, "")),
-        rounds_(runtime_, {uint64_t{options.cold_mib} << 20, options.rounds, options.min_time_s}),
+        rounds_({uint64_t{options.cold_mib} << 20, options.rounds, options.min_time_s}),
         device_(options.target.device) {}
 
   // {profile, skipped[], interrupted}; profile null where nothing was measured.
@@ -109,7 +102,7 @@ class Tuner {
     std::vector<std::pair<std::string, Rounds::Answer>> answers;
     for (const bench::Point& point : points) {
       if (terminal_of(2).interactive) fmt::print(stderr, "\r\x1b[K{}, {}", layers, shape_of(point));
-      answers.emplace_back(shape_of(point), rounds_.measure(device_, point, names));
+      answers.emplace_back(shape_of(point), rounds_.measure(device_, point, contenders(names)));
       for (const auto& [name, why] : answers.back().second.failed) {
         skip(layers, name, fmt::format("{}: {}", shape_of(point), why));
         std::erase(names, name);
@@ -128,6 +121,12 @@ class Tuner {
     return shapes;
   }
 
+  std::vector<Contender> contenders(const std::vector<std::string>& names) const {
+    std::vector<Contender> all;
+    for (const std::string& name : names) all.push_back({name, &runtime_, name});
+    return all;
+  }
+
   void skip(const std::string& layers, const std::string& backend, const std::string& why) {
     skipped_.push_back(
         {{"layers", layers}, {"backend", backend.empty() ? ordered_json(nullptr) : ordered_json(backend)}, {"reason", why}});
@@ -140,16 +139,6 @@ class Tuner {
   std::set<std::string> keys_, plugins_;
   ordered_json entries_ = ordered_json::array(), skipped_ = ordered_json::array();
 };
-
-// Against the one that the order puts first: "1.84x, in every round".
-std::string gain_text(const ordered_json& one, const ordered_json& first) {
-  if (one.at("backend") == first.at("backend")) return "first of the order";
-  const auto us = [](const ordered_json& times, const char* key) { return times.at(key).get<double>(); };
-  const char* rounds = us(one, "slowest_us") < us(first, "fastest_us")   ? "faster in every round"
-                       : us(first, "slowest_us") < us(one, "fastest_us") ? "slower in every round"
-                                                                         : "rounds overlap";
-  return fmt::format("{:.2f}x, {}", us(first, "median_us") / us(one, "median_us"), rounds);
-}
 
 void print(const ordered_json& answer) {
   const Terminal terminal = terminal_of(1);
@@ -170,7 +159,7 @@ void print(const ordered_json& answer) {
                      fmt::format("{:.1f}", times["median_us"].get<double>()),
                      fmt::format("{:.1f}", times["fastest_us"].get<double>()),
                      fmt::format("{:.1f}", times["slowest_us"].get<double>()),
-                     gain_text(times, shape["times"][0])});
+                     times == shape["times"][0] ? "first of the order" : gain_text(times, shape["times"][0])});
   }
   fmt::print("{}", table.render(terminal));
   Table skipped({{"not measured"}, {"backend"}, {"because"}});
