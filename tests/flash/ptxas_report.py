@@ -13,8 +13,6 @@ USED = re.compile(r"Used (\d+) registers")
 # (two parts of the mangled name, most spill bytes stored): the reason beside it.
 LIMITS = [
     ("merge", "", 16),  # short kernels that nvcc holds at 32 registers: a few bytes outside their loops
-    ("5flash7prefill", "Li0E", 48),  # three groups of 160 registers after a start of 128; outside the loop over keys
-    ("5flash7prefill", "Li3E", 8),  # the next work, read ahead
     ("sm806attend", "hLi", 256),  # 8-bit codes: a tile is widened between two barriers, with nothing else alive but the sums
     ("sm806attend", "Lb1E", 128),  # prefill at 128 registers, so that two blocks share a multiprocessor; loop invariants only
 ]

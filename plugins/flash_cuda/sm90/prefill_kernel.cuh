@@ -10,11 +10,9 @@
 
 #include "cuda_common/check.h"
 #include "cuda_common/convert.cuh"
-#include "cuda_common/softmax.cuh"
-#include "cuda_common/tma.cuh"
 #include "cuda_common/wgmma.cuh"
-#include "flash_cuda/sm90/prefill_args.h"
 #include "flash_cuda/sm90/prefill_instance.cuh"
+#include "flash_cuda/sm90/prefill_parts.cuh"
 
 namespace anyattn::flash {
 
@@ -27,163 +25,19 @@ struct PrefillSizes {
 
 template <PrefillTile kTile>
 struct PrefillShared {
-  uint16_t q[PrefillSizes<kTile>::kChunks * kTile.rows * 64];  // [chunk][row][64], swizzled
-  uint16_t k[kTile.stages][PrefillSizes<kTile>::kChunks * kTile.keys * 64];
-  uint16_t v[kTile.stages][PrefillSizes<kTile>::kChunksV * kTile.keys * 64];
-  cuda::Mbarrier q_full, q_empty, k_full[kTile.stages], k_empty[kTile.stages], v_full[kTile.stages], v_empty[kTile.stages];
+  unsigned char q[kTile.q_stages][PrefillSizes<kTile>::kChunks * kTile.rows * 128];  // [chunk][row][128 bytes], swizzled
+  unsigned char k[kTile.stages][PrefillSizes<kTile>::kChunks * kTile.keys * 128];
+  unsigned char v[kTile.stages][PrefillSizes<kTile>::kChunksV * kTile.keys * 128];
+  cuda::Mbarrier q_full[kTile.q_stages], q_empty[kTile.q_stages], k_full[kTile.stages], k_empty[kTile.stages],
+      v_full[kTile.stages], v_empty[kTile.stages];
 };
-
-// The n-th tile since the start of the kernel: where it lies and which phase of its barriers it is.
-template <int kStages>
-struct TileCount {
-  int stage = 0;
-  uint32_t phase = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage == kStages) stage = 0, phase ^= 1;
-  }
-};
-
-// The same in every lane, and known to be so by the compiler: what depends on it does not split the warp.
-__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
-__device__ __forceinline__ PrefillWork uniform(const PrefillWork& w) {
-  return {uniform(w.token), uniform(w.tokens), uniform(w.position),   uniform(w.seq_len),
-          uniform(w.keys),  uniform(w.right),  uniform(w.first_tile), uniform(w.end_tile)};
-}
-
-// Blocks take works in turn, forth and back over the list that is sorted by length: section by section of heads, heads of a work
-// side by side. A section is filled up to whole rounds with nothing, so that the deal stays even.
-struct Deal {
-  int works, heads, section_heads, rounds;  // rounds a section
-  int round = 0, first_head = 0;
-
-  __device__ __forceinline__ Deal(const PrefillArgs& args)
-      : works(uniform(args.header->count)), heads(args.heads), section_heads(uniform(args.header->section_heads)) {
-    rounds = (works * section_heads + gridDim.x - 1) / gridDim.x;
-  }
-  // The next work of this block that sees a key or has rows to clear; false once all are dealt.
-  __device__ __forceinline__ bool next(const PrefillHeader* header, PrefillWork& work, int& head) {
-    while (works > 0 && first_head < heads) {
-      const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-      const int at = round % rounds * gridDim.x + place, index = at / section_heads;
-      head = first_head + at % section_heads;
-      if (++round % rounds == 0) first_head += section_heads;
-      if (index >= works || head >= heads) continue;
-      work = uniform(reinterpret_cast<const PrefillWork*>(header + 1)[index]);
-      return true;
-    }
-    return false;
-  }
-};
-
-// Keys a row sees: [low, high], columns relative to the tile. The one mask of this family; hooks: needed(tile), apply(scores).
-struct Band {
-  int low[2], high[2];              // of this thread's two rows, minus its column in a tile
-  int tile_low_max, tile_high_min;  // over the rows of the tile
-
-  __device__ __forceinline__ Band(const PrefillWork& work, const PrefillArgs& args, const int (&token)[2], int column) {
-    const int seen = work.seq_len - 1;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int p = work.position + token[r];
-      high[r] = min(seen, p + work.right) - column;
-      low[r] = p - args.window_left - column;
-    }
-    tile_high_min = min(seen, work.position + work.right);
-    tile_low_max = work.position + work.tokens - 1 - args.window_left;
-  }
-  template <int kKeys>
-  __device__ __forceinline__ bool needed(int tile) const {
-    return (tile + 1) * kKeys - 1 > tile_high_min || tile * kKeys < tile_low_max;
-  }
-  template <int kKeys>
-  __device__ __forceinline__ void apply(float (&s)[kKeys / 2], int tile) const {
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int last = high[r] - tile * kKeys;
-#pragma unroll
-      for (int i = 0; i < kKeys / 4; i++) {
-        float& x = s[i / 2 * 4 + 2 * r + i % 2];
-        x = i / 2 * 8 + i % 2 <= last ? x : cuda::kMinusInfinity;
-      }
-    }
-    if (tile * kKeys >= tile_low_max) return;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int first = low[r] - tile * kKeys;
-#pragma unroll
-      for (int i = 0; i < kKeys / 4; i++) {
-        float& x = s[i / 2 * 4 + 2 * r + i % 2];
-        x = i / 2 * 8 + i % 2 >= first ? x : cuda::kMinusInfinity;
-      }
-    }
-  }
-};
-
-template <PrefillTile kTile>
-__device__ __forceinline__ void prefill_load(PrefillShared<kTile>& shared, const PrefillMaps& maps, const PrefillArgs& args) {
-  const int lane = threadIdx.x % 32;
-  const int32_t* table = args.block_size ? args.kept->block_table : nullptr;
-  const int64_t table_stride = args.kept->table_stride;
-  const int boxes = kTile.keys / args.box_rows;
-  TileCount<kTile.stages> k_tile, v_tile;
-  uint32_t q_phase = 0;
-  Deal deal(args);
-  PrefillWork work;
-  for (int head; deal.next(args.header, work, head);) {
-    const int kv_head = head / args.kv_ratio;
-    if (work.first_tile == work.end_tile) continue;
-    const int low = work.position - args.window_left;
-
-    // Every lane copies a box; boxes that hold no key of the request's window are named past the end: zeros.
-    const auto load = [&](const CUtensorMap& map, uint16_t* to, cuda::Mbarrier& full, int chunks, int tile) {
-      if (lane == 0) full.expect(chunks * kTile.keys * 128);
-      for (int i = lane; i < boxes * chunks; i += 32) {
-        const int box = i % boxes, chunk = i / boxes, key = tile * kTile.keys + box * args.box_rows;
-        int row = work.keys + key, block = 0;
-        if (table != nullptr) {
-          block = args.num_blocks;
-          if (key < work.seq_len && key + args.box_rows > low) {
-            const uint32_t entry = table[work.keys * table_stride + key / args.block_size];
-            block = min(entry, static_cast<uint32_t>(args.num_blocks));
-          }
-          row = key % args.block_size;
-        }
-        cuda::load_box(map, to + (chunk * kTile.keys + box * args.box_rows) * 64, full, chunk * 64, row, kv_head, block);
-      }
-    };
-    const auto load_k = [&](int tile) {
-      shared.k_empty[k_tile.stage].wait(k_tile.phase ^ 1);
-      load(maps.k, shared.k[k_tile.stage], shared.k_full[k_tile.stage], PrefillSizes<kTile>::kChunks, tile);
-      k_tile.advance();
-    };
-    const auto load_v = [&](int tile) {
-      shared.v_empty[v_tile.stage].wait(v_tile.phase ^ 1);
-      load(maps.v, shared.v[v_tile.stage], shared.v_full[v_tile.stage], PrefillSizes<kTile>::kChunksV, tile);
-      v_tile.advance();
-    };
-
-    shared.q_empty.wait(q_phase ^ 1);
-    if (lane == 0) {
-      shared.q_full.expect(PrefillSizes<kTile>::kChunks * args.q_tokens * args.pack * 128);
-      for (int chunk = 0; chunk < PrefillSizes<kTile>::kChunks; chunk++)
-        cuda::load_box(maps.q, shared.q + chunk * kTile.rows * 64, shared.q_full, chunk * 64, head * args.pack, work.token);
-    }
-    q_phase ^= 1;
-    load_k(work.end_tile - 1);
-    for (int tile = work.end_tile - 2; tile >= work.first_tile; tile--) {
-      load_k(tile);
-      load_v(tile + 1);
-    }
-    load_v(work.first_tile);
-  }
-}
 
 // Rows past the last key of the request may hold NaN, and 0 * NaN is NaN: they become 0. Both groups write the same zeros.
 template <PrefillTile kTile>
-__device__ __forceinline__ void prefill_clear_tail(uint16_t* v, int valid) {
+__device__ __forceinline__ void prefill_clear_tail(unsigned char* v, int valid) {
   const int count = (kTile.keys - valid) * 8;  // 16-byte pieces a chunk; a row keeps its place under the swizzle
   for (int chunk = 0; chunk < PrefillSizes<kTile>::kChunksV; chunk++) {
-    auto* to = reinterpret_cast<uint4*>(v + (chunk * kTile.keys + valid) * 64);
+    auto* to = reinterpret_cast<uint4*>(v + (chunk * kTile.keys + valid) * 128);
     for (int i = threadIdx.x % 128; i < count; i += 128) to[i] = uint4{0, 0, 0, 0};
   }
   cuda::fence_async_shared();
@@ -312,11 +166,11 @@ struct PrefillConsumer {
         float factor[2];
         int tile = work.end_tile - 1;
 
-        shared.q_full.wait(q_phase);
+        shared.q_full[0].wait(q_phase);
         q_phase ^= 1;
         if constexpr (kTile.q_in_registers) {
           load_q();
-          shared.q_empty.arrive();
+          shared.q_empty[0].arrive();
         }
         wait(offsetof(Shared, k_full), tile_count);
         pin_scores();
@@ -369,7 +223,7 @@ struct PrefillConsumer {
           tile_count = next;
         }
 
-        if constexpr (!kTile.q_in_registers) shared.q_empty.arrive();
+        if constexpr (!kTile.q_in_registers) shared.q_empty[0].arrive();
         wait(offsetof(Shared, v_full), tile_count);
         pin_output();
         cuda::wgmma_fence();
@@ -439,8 +293,8 @@ __global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1
   auto& shared = *reinterpret_cast<PrefillShared<kTile>*>(bytes);
   static_assert(sizeof(PrefillShared<kTile>) <= PrefillSizes<kTile>::kSharedBytes);
   if (threadIdx.x == 0) {
-    shared.q_full.init(1);
-    shared.q_empty.init(PrefillSizes<kTile>::kGroups * 128);
+    shared.q_full[0].init(1);
+    shared.q_empty[0].init(PrefillSizes<kTile>::kGroups * 128);
     for (int i = 0; i < kTile.stages; i++) {
       shared.k_full[i].init(1);
       shared.v_full[i].init(1);

@@ -9,12 +9,16 @@ struct PrefillTile {
   int head_size, head_size_v;  // what the products compute; smaller heads are filled with zeros by the copy engine
   int rows, keys, stages;
   bool q_in_registers;  // head_size / 4 registers more, and K alone is read from shared memory in Q K^T
+  int q_stages = 1;     // 2: the next work's Q comes while this one's is read
+  int element = 2;      // bytes of an element of Q, K and V
 
   constexpr int groups() const { return rows / 64; }
   constexpr int threads() const { return (groups() + 1) * 128; }
-  constexpr int chunks() const { return (head_size + 63) / 64; }  // of 64 columns = 128 bytes in shared memory
-  constexpr int chunks_v() const { return (head_size_v + 63) / 64; }
-  constexpr int shared_bytes() const { return 128 * (rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024; }
+  constexpr int chunks() const { return (head_size * element + 127) / 128; }  // of 128 bytes in shared memory
+  constexpr int chunks_v() const { return (head_size_v * element + 127) / 128; }
+  constexpr int shared_bytes() const {
+    return 128 * (q_stages * rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024;
+  }
 };
 
 // Registers: a block has 65536; a producer group of 40 leaves 232 for each of 2 consumer groups, one of 32 leaves 160 for each of 3.

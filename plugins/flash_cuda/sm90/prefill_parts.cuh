@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of the Hopper prefill share: how blocks come by works, which keys a row sees, the warp that feeds tiles.
+// Included by them. Multiplies nothing.
+#pragma once
+
+#include "cuda_common/softmax.cuh"
+#include "cuda_common/tma.cuh"
+#include "flash_cuda/sm90/prefill_args.h"
+#include "flash_cuda/sm90/prefill_tile.h"
+
+namespace anyattn::flash {
+
+// The n-th tile since the start of the kernel: where it lies and which phase of its barriers it is.
+template <int kStages>
+struct TileCount {
+  int stage = 0;
+  uint32_t phase = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) stage = 0, phase ^= 1;
+  }
+};
+
+// The same in every lane, and known to be so by the compiler: what depends on it does not split the warp.
+__device__ __forceinline__ int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ PrefillWork uniform(const PrefillWork& w) {
+  return {uniform(w.token), uniform(w.tokens), uniform(w.position),   uniform(w.seq_len),
+          uniform(w.keys),  uniform(w.right),  uniform(w.first_tile), uniform(w.end_tile)};
+}
+
+// Blocks take works in turn, forth and back over the list that is sorted by length: section by section of heads, heads of a work
+// side by side. A section is filled up to whole rounds with nothing, so that the deal stays even.
+struct Deal {
+  int works, heads, section_heads, rounds;  // rounds a section
+  int round = 0, first_head = 0;
+
+  __device__ __forceinline__ Deal(const PrefillArgs& args)
+      : works(uniform(args.header->count)), heads(args.heads), section_heads(uniform(args.header->section_heads)) {
+    rounds = (works * section_heads + gridDim.x - 1) / gridDim.x;
+  }
+  // The next work of this block that sees a key or has rows to clear; false once all are dealt.
+  __device__ __forceinline__ bool next(const PrefillHeader* header, PrefillWork& work, int& head) {
+    while (works > 0 && first_head < heads) {
+      const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+      const int at = round % rounds * gridDim.x + place, index = at / section_heads;
+      head = first_head + at % section_heads;
+      if (++round % rounds == 0) first_head += section_heads;
+      if (index >= works || head >= heads) continue;
+      work = uniform(reinterpret_cast<const PrefillWork*>(header + 1)[index]);
+      return true;
+    }
+    return false;
+  }
+};
+
+// Keys a row sees: [low, high], columns relative to the tile. The one mask of this family; hooks: needed(tile), apply(scores).
+struct Band {
+  int low[2], high[2];              // of this thread's two rows, minus its column in a tile
+  int tile_low_max, tile_high_min;  // over the rows of the tile
+
+  __device__ __forceinline__ Band(const PrefillWork& work, const PrefillArgs& args, const int (&token)[2], int column) {
+    const int seen = work.seq_len - 1;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int p = work.position + token[r];
+      high[r] = min(seen, p + work.right) - column;
+      low[r] = p - args.window_left - column;
+    }
+    tile_high_min = min(seen, work.position + work.right);
+    tile_low_max = work.position + work.tokens - 1 - args.window_left;
+  }
+  template <int kKeys>
+  __device__ __forceinline__ bool needed(int tile) const {
+    return (tile + 1) * kKeys - 1 > tile_high_min || tile * kKeys < tile_low_max;
+  }
+  template <int kKeys>
+  __device__ __forceinline__ void apply(float (&s)[kKeys / 2], int tile) const {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int last = high[r] - tile * kKeys;
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; i++) {
+        float& x = s[i / 2 * 4 + 2 * r + i % 2];
+        x = i / 2 * 8 + i % 2 <= last ? x : cuda::kMinusInfinity;
+      }
+    }
+    if (tile * kKeys >= tile_low_max) return;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+      const int first = low[r] - tile * kKeys;
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; i++) {
+        float& x = s[i / 2 * 4 + 2 * r + i % 2];
+        x = i / 2 * 8 + i % 2 >= first ? x : cuda::kMinusInfinity;
+      }
+    }
+  }
+};
+
+// One warp feeds the works of its block: Q, then K and V tiles from the last one down. Shared has q[..][chunk][row][128 bytes], k and
+// v[stage][chunk][key][128 bytes], and their barriers; a chunk holds 128 bytes of a row. A lane copies one box of keys, of each chunk
+// or of some; boxes that hold no key of the request's window are named past the end: zeros.
+template <PrefillTile kTile, class Shared>
+__device__ __forceinline__ void prefill_load(Shared& shared, const PrefillMaps& maps, const PrefillArgs& args) {
+  constexpr int kKeys = kTile.keys, kColumns = 128 / kTile.element, kChunks = kTile.chunks(), kChunksV = kTile.chunks_v();
+  const bool paged = args.block_size != 0;
+  const int32_t* table = args.kept->block_table;
+  const int64_t table_stride = args.kept->table_stride;
+  const int lane = threadIdx.x % 32, boxes = kKeys / args.box_rows;  // a divisor of 32
+  const int box = lane % boxes, first_chunk = lane / boxes, chunk_step = 32 / boxes;
+  const int tile_blocks = paged ? kKeys / args.block_size : 0, tile_rows = kKeys - tile_blocks * args.block_size;
+  TileCount<kTile.stages> k_tile, v_tile;
+  TileCount<kTile.q_stages> q_tile;
+  Deal deal(args);
+  PrefillWork work;
+  for (int head; deal.next(args.header, work, head);) {
+    const int kv_head = head / args.kv_ratio;
+    if (work.first_tile == work.end_tile) continue;
+    const int low = work.position - args.window_left;
+
+    // This lane's box of a tile: its first key, the row of that in its block, and the block's place in the table.
+    int key = (work.end_tile - 1) * kKeys + box * args.box_rows;
+    int index = paged ? key / args.block_size : 0, row = paged ? key - index * args.block_size : work.keys + key;
+    const auto block_of = [&]() -> uint32_t {
+      if (!paged) return 0;
+      if (key >= work.seq_len || key + args.box_rows <= low) return args.num_blocks;
+      return table[work.keys * table_stride + index];
+    };
+    const auto load = [&](const CUtensorMap& map, unsigned char* to, cuda::Mbarrier& full, int chunks, int at_row,
+                          uint32_t block) {
+      if (lane == 0) full.expect(chunks * kKeys * 128);
+      const int valid = paged ? min(block, static_cast<uint32_t>(args.num_blocks)) : 0;
+      for (int chunk = first_chunk; chunk < chunks; chunk += chunk_step)
+        cuda::load_box(map, to + (chunk * kKeys + box * args.box_rows) * 128, full, chunk * kColumns, at_row, kv_head, valid);
+    };
+    const auto load_v = [&](int at_row, uint32_t block) {
+      shared.v_empty[v_tile.stage].wait(v_tile.phase ^ 1);
+      load(maps.v, shared.v[v_tile.stage], shared.v_full[v_tile.stage], kChunksV, at_row, block);
+      v_tile.advance();
+    };
+
+    uint32_t block = block_of();
+    shared.q_empty[q_tile.stage].wait(q_tile.phase ^ 1);
+    if (lane == 0) {
+      shared.q_full[q_tile.stage].expect(kChunks * args.q_tokens * args.pack * 128);
+      for (int chunk = 0; chunk < kChunks; chunk++)
+        cuda::load_box(maps.q, shared.q[q_tile.stage] + chunk * kTile.rows * 128, shared.q_full[q_tile.stage], chunk * kColumns,
+                       head * args.pack, work.token);
+    }
+    q_tile.advance();
+    int row_before = 0;
+    uint32_t block_before = 0;
+    for (int tile = work.end_tile - 1; tile >= work.first_tile; tile--) {
+      shared.k_empty[k_tile.stage].wait(k_tile.phase ^ 1);
+      load(maps.k, shared.k[k_tile.stage], shared.k_full[k_tile.stage], kChunks, row, block);
+      k_tile.advance();
+      const int row_here = row;
+      const uint32_t block_here = block;
+      if (tile > work.first_tile) {  // the table is read a tile ahead
+        key -= kKeys, index -= tile_blocks, row -= tile_rows;
+        if (paged && row < 0) row += args.block_size, index--;
+        block = block_of();
+      }
+      if (tile < work.end_tile - 1) load_v(row_before, block_before);
+      row_before = row_here, block_before = block_here;
+    }
+    load_v(row_before, block_before);
+  }
+}
+
+}  // namespace anyattn::flash
