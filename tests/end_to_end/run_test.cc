@@ -177,6 +177,24 @@ TEST_CASE("warm_for_an_absent_architecture_fills_a_cache_once") {
   // Again: nothing is compiled.
   CHECK(cli(command, {{"LD_LIBRARY_PATH", ANYATTN_NVRTC_DIR}}).json()["ready"] == true);
   CHECK(files() == first);
+
+  // Beside the plugin, where nothing may be compiled: the problem that was built and no other.
+  const std::string place = dir.path() + "/portable";
+  std::filesystem::create_directory(place);
+  std::filesystem::copy(std::string(ANYATTN_PLUGIN_DIR) + "/portable_cuda/anyattn_portable_cuda.so", place);
+  std::filesystem::copy(std::string(ANYATTN_PLUGIN_DIR) + "/portable_cuda/anyattn_portable_cuda.yaml", place);
+  std::filesystem::rename(kernels, place + "/prebuilt");
+  const std::string bare = dir.write("bare.yaml", "version: 1\nplugins:\n  search: [" + place +
+                                                      "]\n  entries:\n    - {id: org.anyattn.portable.cuda, options: {cache: "
+                                                      "\"off\", compiler: \"off\"}}\nlog: {level: error}\n");
+  const auto warm = [&](const char* model) {
+    return cli({"warm", "--model", model, "--arch", "sm_90", "--config", bare, "--json"}).json();
+  };
+  CHECK(warm("Llama-3.1-8B")["ready"] == true);
+  const json other = warm("Qwen3-0.6B");
+  CHECK(other["ready"] == false);
+  CHECK(contains(other["layers"][0]["error"],
+                 "compiler_version off, allowed: a run-time compiler, or machine code of just this"));
 }
 #endif
 
