@@ -49,7 +49,7 @@ bool apply(const Edit& edit, const anyattn_device_facts& facts, Specialisation& 
   int& blocks = spec.min_blocks[lane];
   const bool cuts_memory = edit.keys != 1 || edit.stages != 0 || edit.blocks != 0;
   if (cuts_memory && kTargetDevice == ANYATTN_DEVICE_CPU) return false;  // one tile of a fixed size a thread
-  const bool whole = tile.share || is_flat(cfg, tile);                   // a step's keys are one operand there, rows of v whole
+  const bool whole = tile.share || tile.groups || is_flat(cfg, tile);    // a step's keys are one operand there, rows of v whole
   if (whole && (edit.keys != 1 || edit.columns != 1)) return false;
   if (edit.columns != 1 && cfg.rows == kRowsInt4Scaled) return false;  // turned back whole
   if (edit.min_tiles != 1 && spec.direct) return false;                // never cut
@@ -62,7 +62,7 @@ bool apply(const Edit& edit, const anyattn_device_facts& facts, Specialisation& 
   if (edit.leave_query) tile.keep_query = 0;
   blocks += edit.blocks;
   if (tile.keys < kKeysAWarp * tile.warps_n || tile.keys > 128 || blocks < 1) return false;
-  if (tile.stages < (tile.share ? 3 : 1)) return false;
+  if (tile.stages < (tile.share || (tile.groups && !cfg.latent) ? 3 : tile.groups ? 2 : 1)) return false;
   if (edit.columns != 1) {
     if (tile.columns < kFewestColumns || tile.columns % row_step(cfg) != 0) return false;
     tile.head_units =

@@ -35,7 +35,7 @@ std::string words_of(const Config& c) {
 std::string words_of(const Tile& t) {  // without slots: one code for devices of every size
   return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.share, ",",
               t.keep_query, ",", t.stages, ",", t.heads, ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query,
-              ",", 0, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles);
+              ",", 0, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles, ",", t.groups);
 }
 
 std::string compile(const std::string& program, const std::string& architecture) {

@@ -154,8 +154,7 @@ struct State {
   float maximum[kSeenRows], sum[kSeenRows];
 };
 
-AA_FN void add_values(const Tiles& tiles, const Unit& u, int step, const SeenScores& p, const float (&shrink)[kSeenRows],
-                      Accumulator& o) {
+AA_FN void shrink_values(const Tiles& tiles, const float (&shrink)[kSeenRows], Accumulator& o) {
   float by[kLaneRows];
   bool stands = true;  // most tiles
   AA_UNROLL
@@ -166,7 +165,6 @@ AA_FN void add_values(const Tiles& tiles, const Unit& u, int step, const SeenSco
   AA_UNROLL
   for (int i = 0; !stands && i < kLaneRows; ++i) AA_UNROLL
   for (int c = 0; c < lane_columns(); ++c) o.at[i][c] *= by[i];
-  dot_pv(tiles, step % tile.stages, u.column, p, o);
 }
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
@@ -188,11 +186,8 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     all_begin = most(all_begin, begin[i]);
     all_end = least(all_end, end[i]);
     state.maximum[i] = -kInfinity;
-    state.sum[i] = 0;
+    shrink[i] = 1;
   }
-  AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) AA_UNROLL
-  for (int c = 0; c < lane_columns(); ++c) state.o.at[i][c] = 0;
   const int steps = (u.last_key - u.first_key + tile.keys - 1) / tile.keys;
   for (int s = 0; s <= kAhead; ++s) {
     const int first = u.first_key + s * tile.keys;
@@ -204,7 +199,8 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     commit_loads();
   }
   prepare_query(tiles);
-  for (int step = 0; step < steps + kLate; ++step) {
+  SeenScores s;
+  for (int step = 0; step < steps; ++step) {
     const int first = u.first_key + step * tile.keys, next = step + kAhead;
     if (tile.stages > 1) {
       wait_loads(kPending);
@@ -220,10 +216,10 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     const RowBlocks ahead = find_rows(batch, u, first_ahead);
     if (step == 0) keep_query(tiles, state.q);
     Scores own;
-    SeenScores s;
-    if (!kLate || step < steps) dot_qk(tiles, step % tile.stages, state.q, own);
-    if (kLate && step > 0) add_values(tiles, u, step - 1, s, shrink, state.o);
-    if (kLate && step == steps) break;
+    const bool adds = kLate && (kLateAlways || step > 0);
+    if (adds) shrink_values(tiles, shrink, state.o);
+    dot_qk(tiles, step % tile.stages, state.q, own);
+    if (adds) dot_pv(tiles, most(step - 1, 0) % tile.stages, u.column, s, state.o);
     share_scores(tiles, own, s);
     const bool masked = first < all_begin || first + tile.keys > all_end;
     AA_UNROLL
@@ -253,19 +249,27 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       state.maximum[i] = top;
       state.sum[i] = state.sum[i] * shrink[i] + sum;
     }
-    if (kLate) share_weights(tiles, s, shrink);
-    if (!kLate) add_values(tiles, u, step, s, shrink, state.o);
+    if (kLate) share_weights(tiles, s, shrink, state.o);
+    if (!kLate) {
+      shrink_values(tiles, shrink, state.o);
+      dot_pv(tiles, step % tile.stages, u.column, s, state.o);
+    }
     if (tile.stages == 1) barrier();
     post_rows(a, tiles, (next + 1) % tile.stages, first_ahead, ahead);
     if (tile.stages == 1) barrier();
   }
   wait_loads(0);
+  if (kLate && steps > 0) {
+    barrier();
+    shrink_values(tiles, shrink, state.o);
+    dot_pv(tiles, (steps - 1) % tile.stages, u.column, s, state.o);
+  }
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) {
     state.maximum[i] = state.maximum[i] * factor - kLift;
     state.sum[i] = row_sum(state.sum[i]);
   }
-  share_ends(tiles, state.maximum, state.sum);
+  share_ends(tiles, state.maximum, state.sum, state.o);
   if (cfg.rows == kRowsInt4Scaled) rotate_back(state.o);
 }
 
@@ -373,7 +377,7 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
 
 AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   barrier();  // nobody reads keys any more: their memory takes the accumulators, or the next unit's keys
-  if (tile.warps_n == 1 || tile.share) return finish_rows(a, u, tiles, state, part);
+  if (tile.warps_n == 1 || tile.share || tile.groups) return finish_rows(a, u, tiles, state, part);
   join_warps(a, u, tiles, state, part);
   barrier();
 }
@@ -402,7 +406,7 @@ AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_
 
 AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, float* part) {
   load_query(a, u, tiles);
-  State state;
+  State state = {};
   attend_keys(a, batch, u, tiles, state);
   finish(a, u, tiles, state, part);
 }

@@ -3,7 +3,7 @@
 
 #if AA_PART == 0
 extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_attend(const __grid_constant__ AttendArgs a) {
-  extern __shared__ __align__(128) char memory[];
+  extern __shared__ __align__(1024) char memory[];
   const Tiles tiles{memory, shared_at(memory)};
   AA_DIRECT ? attend_direct(a, tiles, AA_PROGRAM) : attend(a, tiles, AA_PROGRAM);
 }

@@ -65,6 +65,7 @@ struct Tile {
   int min_tiles;   // least work of a program
   int slack;       // per cent that the busiest program may do above the mean so that no unit is cut
   int cut_tiles;   // tiles in whose time a unit is cut and merged: so many more may the busiest program do
+  int groups;      // 1: groups of four warps multiply 64 rows (wgmma); warps_n are then beside each other over columns
 };
 
 // The batch of metadata_update, kept on the device so that a captured launch finds the newest one.

@@ -77,6 +77,7 @@ AA_FN float own_scale(const char* row, int codes, int group) {
 constexpr bool kOwnScales = has_row_scales(cfg.rows) || cfg.rows == kRowsRecord;
 AA_FN unsigned zero_of(const char* row, int codes) { return *(const unsigned*)(row + codes) & 15u; }
 
+#include "groups.h"
 #include "integers.h"
 
 // The rope part of a record is bfloat16 whatever the query's kind is.
@@ -152,7 +153,8 @@ AA_FN void prepare_query(const Tiles& tiles) {
 }
 
 // All of q's operands, where they stay in registers.
-constexpr bool kKeepQuery = cfg.matrix && cfg.kind != kF32 && (tile.share || (tile.keep_query && cfg.rows != kRowsRecord));
+constexpr bool kKeepQuery =
+    cfg.matrix && cfg.kind != kF32 && (tile.share || (tile.keep_query && cfg.rows != kRowsRecord)) && !tile.groups;
 constexpr int kQuerySteps = kHead / 16, kOwnSteps = (kQuerySteps + kSplits - 1) / kSplits;
 struct QueryOperands {
   ByteQuery bytes;
@@ -253,6 +255,8 @@ AA_FN void add_scaled(const Tiles& tiles, int stage, int group, const Scores& by
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores& s) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_qk(tiles, stage, s);
+  } else if constexpr (tile.groups) {
+    group_qk(tiles, stage, s);
   } else if constexpr (kFlat) {
     byte_qk(tiles, stage, q.bytes, s.at[0]);
   } else if constexpr (tile.share) {
@@ -319,6 +323,8 @@ AA_FN void load_weights(const Tiles& tiles, int stage, int n, int group, const S
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   if constexpr (cfg.kind == kF32 || !cfg.matrix) {
     scalar_pv(tiles, stage, column, p, o);
+  } else if constexpr (tile.groups) {
+    group_pv(tiles, stage, p, o);
   } else if constexpr (kFlat) {
     byte_pv(tiles, stage, p.at[0], o.at[0]);
   } else {

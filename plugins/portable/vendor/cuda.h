@@ -85,7 +85,12 @@ AA_FN void wait_loads(int pending) {
   if (pending == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
   if (pending == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
   if (pending == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+  if (tile.groups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what was copied
 }
+template <class Scores>
+AA_FN void wait_scores(Scores& own);  // groups.h
+template <class Accumulator>
+AA_FN void settle(Accumulator& o);
 
 // 8-bit floats become float16 in one instruction. Then q and the probabilities are float16 too, scaled so that its range
 // takes them: q's rows each by a power of two, the probabilities by 2^kLift.

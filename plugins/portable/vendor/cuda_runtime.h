@@ -36,8 +36,10 @@ inline constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
 inline constexpr const char* kOldest = "sm_80";  // asynchronous copies and bfloat16 products
 
 inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 8; }
+// Warp groups that multiply are a feature of just this architecture.
+inline bool has_groups(const anyattn_device_facts& facts) { return facts.arch_major == 9 && facts.arch_minor == 0; }
 inline std::string architecture_option(const anyattn_device_facts& facts) {
-  return "--gpu-architecture=" + std::string(facts.architecture);
+  return "--gpu-architecture=" + std::string(facts.architecture) + (has_groups(facts) ? "a" : "");
 }
 // A launch that may start before the one before it has ended; the kernel itself waits (sm_90). The driver's structs by hand.
 inline constexpr const char* kLaunchEx = "cuLaunchKernelEx";

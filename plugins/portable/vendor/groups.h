@@ -43,10 +43,15 @@ AA_FN uint64_t operand_at(SharedAt at, int chunk) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." kind "." kind " {" list "}, {" a_at "}, " b_at ", 1, 1, 1, 1;" \
                : sums                                                                                                          \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define AA_LIST48 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%" AA_LIST10(1) ",%" AA_LIST10(2) ",%" AA_LIST10(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define AA_SUM24(j) AA_SUM16(j), AA_SUM8((j) + 16)
 template <int kN, int kCount>
 AA_FN void multiply_keys(float (&x)[kCount], float (&y)[kCount], uint64_t a, uint64_t b, int more) {
   if constexpr (kN == 64 && kHalf) AA_PRODUCT_OF_SHARED("f16", "64", AA_LIST32, AA_SUM16(0), "%32", "%33", "%34");
   if constexpr (kN == 64 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "64", AA_LIST32, AA_SUM16(0), "%32", "%33", "%34");
+  if constexpr (kN == 96 && kHalf) AA_PRODUCT_OF_SHARED("f16", "96", AA_LIST48, AA_SUM24(0), "%48", "%49", "%50");
+  if constexpr (kN == 96 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "96", AA_LIST48, AA_SUM24(0), "%48", "%49", "%50");
   if constexpr (kN == 128 && kHalf) AA_PRODUCT_OF_SHARED("f16", "128", AA_LIST64, AA_SUM32(0), "%64", "%65", "%66");
   if constexpr (kN == 128 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "128", AA_LIST64, AA_SUM32(0), "%64", "%65", "%66");
 }
@@ -75,6 +80,7 @@ AA_FN void group_qk(const Tiles& tiles, int stage, Scores& s) {
 }
 
 // Nothing in flight any more.
+template <class Accumulator>
 AA_FN void settle(Accumulator& o) {
   if (!tile.groups) return;
   wait_products<0>();
@@ -111,8 +117,4 @@ AA_FN void wait_scores(Scores& own) {
   if (!kLateAlways) return;
   wait_products<1>();
   pin(own.at);
-}
-AA_FN void clear_weights(Accumulator& o) {
-  AA_UNROLL
-  for (int i = 0; i < kGroupWeights; ++i) o.weights[i] = 0;
 }

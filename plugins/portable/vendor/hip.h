@@ -82,6 +82,10 @@ AA_FN void commit_loads() {}
 AA_FN void wait_loads(int) {}
 
 constexpr float kLift = 0;
+template <class Any>
+AA_FN void wait_scores(Any&) {}
+template <class Any>
+AA_FN void settle(Any&) {}
 #include "simt.h"
 
 AA_FN void prepare_query(const Tiles& tiles) {
@@ -92,7 +96,7 @@ AA_FN void prepare_query(const Tiles& tiles) {
 }
 struct QueryOperands {};
 AA_FN void keep_query(const Tiles&, QueryOperands&) {}
-AA_FN void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows]) {}
+AA_FN void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows], Accumulator&) {}
 AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands&, Scores& s) { scalar_qk(tiles, stage, s); }
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
   scalar_pv(tiles, stage, column, p, o);

@@ -48,6 +48,7 @@ struct LaunchConfig {
 };
 inline constexpr int kProgrammatic = 0;
 inline bool overlaps(const anyattn_device_facts&) { return false; }
+inline bool has_groups(const anyattn_device_facts&) { return false; }
 
 inline std::string words_of(void* error_string, int code) {
   const auto ask = reinterpret_cast<const char* (*)(int)>(error_string);

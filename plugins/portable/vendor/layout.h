@@ -9,12 +9,16 @@ namespace anyattn::portable {
 // tiles (later the staged accumulators), where their rows lie, then what warps tell each other. Rows are padded to an odd
 // number of 16-byte chunks, so that eight rows of a matrix load lie in eight banks.
 constexpr int odd_pitch(int bytes) { return (bytes / 16 | 1) * 16; }
-constexpr int query_pitch(const Config& cfg) { return odd_pitch(padded_to(cfg.head_size, row_step(cfg)) * element_bytes(cfg)); }
+constexpr int query_pitch(const Config& cfg, const Tile& tile) {
+  const int bytes = padded_to(cfg.head_size, row_step(cfg)) * element_bytes(cfg);
+  return tile.groups ? bytes : odd_pitch(bytes);
+}
 constexpr int query_parts(const Config& cfg) { return cfg.rows == kRowsInt4Scaled && cfg.kind != kF32 ? 2 : 1; }
 constexpr int score_pitch(const Tile& tile) { return tile.share ? tile.keys + 8 : tile.keys; }
 // Where warps share, q is kept in registers and sums take its place.
 constexpr int query_bytes(const Config& cfg, const Tile& tile) {
-  const int sums = tile.share * tile.rows * score_pitch(tile) * 4, query = tile.rows * query_pitch(cfg) * query_parts(cfg);
+  const int sums = tile.share * tile.rows * score_pitch(tile) * 4,
+            query = tile.rows * query_pitch(cfg, tile) * query_parts(cfg);
   return sums > query ? sums : query;
 }
 constexpr int tile_pitch(const Config& cfg, int size) {
@@ -24,11 +28,12 @@ constexpr int tile_pitch(const Config& cfg, int size) {
 constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
   if (is_flat(cfg, tile)) return tile.keys * (row_bytes(cfg, cfg.head_size) + row_bytes(cfg, cfg.head_size_v));
+  if (tile.groups) return tile.keys * 2 * (cfg.head_size + (cfg.latent ? 0 : tile.columns));
   return tile.keys * (tile_pitch(cfg, cfg.head_size) + (cfg.latent ? 0 : tile_pitch(cfg, tile.columns)));
 }
 constexpr int body_bytes(const Config& cfg, const Tile& tile) {
   const int keys = tile.stages * stage_bytes(cfg, tile);
-  const int staged = tile.warps_n > 1 && !tile.share ? tile.warps_n * tile.rows * (tile.columns + 8) * 4 : 0;
+  const int staged = tile.warps_n > 1 && !tile.share && !tile.groups ? tile.warps_n * tile.rows * (tile.columns + 8) * 4 : 0;
   return keys > staged ? keys : staged;
 }
 constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V, or those that warps share

@@ -97,7 +97,8 @@ AA_FN void dot_own(const Tiles& tiles, int stage, const QueryOperands& q) {
 }
 
 // Probabilities as operands, and by how much their rows shrink.
-AA_FN void share_weights(const Tiles& tiles, const SeenScores& p, const float (&shrink)[kSeenRows]) {
+AA_FN void share_weights(const Tiles& tiles, const SeenScores& p, const float (&shrink)[kSeenRows], Accumulator& o) {
+  if constexpr (tile.groups) return settle(o), pack_weights(p, o);
   char* row = (char*)tiles.weights() + seen_row_of(0) * score_pitch(tile) * 2;
   AA_UNROLL
   for (int j = 0; j < kLaneSeen; j += 2) *(unsigned*)(row + seen_key_of(j) * 2) = pair_of(p.at[0][j], p.at[0][j + 1]);

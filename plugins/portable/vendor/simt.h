@@ -19,8 +19,8 @@ constexpr int power_of_two_in(int n) { return n % 64 == 0 ? 32 : n & -n; }
 constexpr int kLanesK = power_of_two_in(kCodesK / kPieceK), kPerLaneK = kCodesK / kPieceK / kLanesK;
 constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
 constexpr bool kFlat = is_flat(cfg, tile);
-constexpr int kPitchQ = query_pitch(cfg);
-constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile_pitch(cfg, cfg.head_size);
+constexpr int kPitchQ = query_pitch(cfg, tile);
+constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile.groups ? kCodesK : tile_pitch(cfg, cfg.head_size);
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
 constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
@@ -35,15 +35,17 @@ constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
 // Warps that share: their scores are parts of sums over `kSplits` warps; each lane then sees a piece of one row, and each warp
 // multiplies all rows with columns of its own, a tile of keys later, so that sums and products of two tiles overlap.
 constexpr int kSplits = tile.share ? tile.share : 1;
-constexpr int kWarpKeys = tile.keys / (tile.warps_n / kSplits);
-constexpr int kWarpColumns = tile.share ? tile.columns / (kThreads / 32) : tile.columns;
+constexpr int kWarpKeys = tile.groups ? tile.keys : tile.keys / (tile.warps_n / kSplits);
+constexpr int kWarpColumns = tile.columns / (tile.share ? kThreads / 32 : tile.groups ? tile.warps_n : 1);
+constexpr int kGroupWeights = tile.groups ? tile.keys / 4 : 1;       // of P, in pairs
 constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;        // whose probabilities a warp multiplies with V
 constexpr int kTilesM = tile.share ? tile.rows / 16 : tile.m_tiles;  // of its accumulator
 constexpr int kRowSharers = tile.share ? kThreads / tile.rows : 4;   // lanes that see a row's scores
 constexpr int kLaneRows = kFlat ? 1 : 2 * kTilesM, kSeenRows = tile.share ? 1 : kLaneRows;
 constexpr int kLaneKeys = kWarpKeys / 4, kLaneSeen = tile.share ? tile.keys / kRowSharers : kLaneKeys;
 constexpr int kLaneColumns = kWarpColumns / 4;
-constexpr int kLate = tile.share ? 1 : 0;
+constexpr int kLateAlways = tile.groups && !cfg.latent ? 1 : 0;  // also before the first: products of zeros, so no branch
+constexpr int kLate = tile.share || kLateAlways ? 1 : 0;
 constexpr int kAhead = tile.stages - 1 - kLate;    // tiles of keys asked for before they are used
 constexpr int kPending = tile.stages - 2 - kLate;  // of them not waited for at a tile's begin
 constexpr int kQueryBytes = query_bytes(cfg, tile), kStageBytes = stage_bytes(cfg, tile), kBodyBytes = body_bytes(cfg, tile);
@@ -60,6 +62,7 @@ struct SeenScores {
 };
 struct Accumulator {
   float at[kLaneRows][kLaneColumns];
+  unsigned weights[kGroupWeights];  // what products in flight read
 };
 
 AA_FN constexpr int lane_columns() { return kLaneColumns; }
@@ -69,11 +72,11 @@ AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
 AA_FN int row_of(int i) { return ((tile.share ? 0 : warp_m() * tile.m_tiles) + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
 AA_FN int key_of(int j) {
   if (kFlat) return warp_n() * kWarpKeys + lane() % 4 * kLaneKeys + j;
-  return warp_n() / kSplits * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
+  return (tile.groups ? 0 : warp_n() / kSplits * kWarpKeys) + j / 2 * 8 + lane() % 4 * 2 + j % 2;
 }
 AA_FN int seen_row_of(int i) { return tile.share ? thread() / kRowSharers : row_of(i); }
 AA_FN int seen_key_of(int j) { return tile.share ? (j / 2 * kRowSharers + thread() % kRowSharers) * 2 + j % 2 : key_of(j); }
-AA_FN int first_column() { return tile.share ? thread() / 32 * kWarpColumns : 0; }
+AA_FN int first_column() { return tile.share ? thread() / 32 * kWarpColumns : tile.groups ? warp_n() * kWarpColumns : 0; }
 // Columns of a lane in ascending order, and the accumulator of each: kSpread * 2 neighbours of every kSpread * 8.
 AA_FN int column_of(int c) {
   return first_column() + c / (2 * kSpread) * (8 * kSpread) + lane() % 4 * (2 * kSpread) + c % (2 * kSpread);
@@ -87,7 +90,7 @@ AA_FN float largest_of_group(float x) {
   for (int mask = 16; mask; mask /= 2) x = larger(x, from_lane_xor(x, mask));
   return x;
 }
-AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (!tile.share || thread() < 32); }
+AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (tile.share ? thread() < 32 : !tile.groups || warp_n() == 0); }
 AA_FN float row_max(float x) {
   AA_UNROLL
   for (int mask = 1; mask < kRowSharers; mask *= 2) x = larger(x, from_lane_xor(x, mask));
@@ -213,9 +216,17 @@ struct Tiles {
   char* base;
   SharedAt start;  // the same, as the vendor's copies and matrix loads address it
 
-  AA_FN static int q_at(int row) { return row * kPitchQ; }
-  AA_FN static int k_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + row * kPitchK; }
-  AA_FN static int v_at(int stage, int row) { return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + row * kPitchV; }
+  // Byte `at` of a row; groups.h says how those of warp groups lie.
+  AA_FN static int byte_at(int rows, int pitch, int row, int at) {
+    return tile.groups ? at / 128 * (rows * 128) + row * 128 + (at / 16 ^ row) % 8 * 16 : row * pitch + at;
+  }
+  AA_FN static int q_at(int row, int at = 0) { return byte_at(tile.rows, kPitchQ, row, at); }
+  AA_FN static int k_at(int stage, int row, int at = 0) {
+    return kQueryBytes + stage * kStageBytes + byte_at(tile.keys, kPitchK, row, at);
+  }
+  AA_FN static int v_at(int stage, int row, int at = 0) {
+    return kQueryBytes + stage * kStageBytes + tile.keys * kPitchK + byte_at(tile.keys, kPitchV, row, at);
+  }
   AA_FN float* sums(int split, int row) const { return (float*)base + (split * tile.rows + row) * score_pitch(tile); }
   AA_FN char* q(int row, int part = 0) const { return base + q_at(row + part * tile.rows); }
   AA_FN char* k(int stage, int row) const { return base + k_at(stage, row); }
@@ -230,18 +241,18 @@ struct Tiles {
 
   // A piece from base + offset; zeros where offset is negative.
   AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
-    load_chunk<16>(start + (q_at(row) + chunk * 16), base_of, offset);
+    load_chunk<16>(start + q_at(row, chunk * 16), base_of, offset);
   }
   AA_FN void fill_k(int stage, int row, int piece, const char* base_of, int64_t offset) const {
     const int at = piece * kPieceK;
     const bool inside = kRowCodesK == kCodesK || at < kRowCodesK;
-    load_chunk<kPieceK>(start + (k_at(stage, row) + at), base_of + at, inside ? offset : -1);
+    load_chunk<kPieceK>(start + k_at(stage, row, at), base_of + at, inside ? offset : -1);
   }
   AA_FN void fill_v(int stage, int row, int piece, int column, const char* base_of, int64_t offset) const {
     const int at = piece * kPieceV, first = column * code_bits(cfg.rows) / 8 + at;
     const bool inside = kRowCodesV % kCodesV == 0 || first < kRowCodesV;
     if constexpr (kPieceV >= 4)
-      load_chunk<kPieceV>(start + (v_at(stage, row) + at), base_of + first, inside ? offset : -1);
+      load_chunk<kPieceV>(start + v_at(stage, row, at), base_of + first, inside ? offset : -1);
     else
       v(stage, row)[at] = inside && offset >= 0 ? base_of[offset + first] : 0;
   }
@@ -345,8 +356,9 @@ AA_FN float query_element(const Tiles& tiles, int row, int i) {
 }
 
 // Scores as the softmax takes them: a lane's own, or the sums of what warps have of them.
-AA_FN void share_scores(const Tiles& tiles, const Scores& own, SeenScores& seen) {
+AA_FN void share_scores(const Tiles& tiles, Scores& own, SeenScores& seen) {
   if (tile.share) barrier();
+  wait_scores(own);
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) AA_UNROLL
   for (int j = 0; j < kLaneSeen; j += 2) {
@@ -365,7 +377,8 @@ AA_FN void share_scores(const Tiles& tiles, const Scores& own, SeenScores& seen)
 AA_FN float shrink_of(const Tiles& tiles, const float (&own)[kSeenRows], int i) {
   return tile.share ? tiles.shrink()[row_of(i)] : own[i % kSeenRows];
 }
-AA_FN void share_ends(const Tiles& tiles, const float (&maximum)[kSeenRows], const float (&sum)[kSeenRows]) {
+AA_FN void share_ends(const Tiles& tiles, const float (&maximum)[kSeenRows], const float (&sum)[kSeenRows], Accumulator& o) {
+  settle(o);
   if (tile.share && thread() % kRowSharers == 0)
     tiles.maximum()[seen_row_of(0)] = maximum[0], tiles.sum()[seen_row_of(0)] = sum[0];
 }
