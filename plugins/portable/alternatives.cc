@@ -51,8 +51,8 @@ bool apply(const Edit& edit, const anyattn_device_facts& facts, Specialisation& 
   if (cuts_memory && kTargetDevice == ANYATTN_DEVICE_CPU) return false;  // one tile of a fixed size a thread
   const bool whole = tile.share || tile.groups || is_flat(cfg, tile);    // a step's keys are one operand there, rows of v whole
   if (whole && (edit.keys != 1 || edit.columns != 1)) return false;
-  if (edit.columns != 1 && cfg.rows == kRowsInt4Scaled) return false;  // turned back whole
-  if (edit.min_tiles != 1 && spec.direct) return false;                // never cut
+  if (edit.columns != 1 && cfg.rows == kRowsInt4Scaled) return false;       // turned back whole
+  if (edit.min_tiles != 1 && (spec.direct || cfg.invariant)) return false;  // never cut
   if (edit.leave_query && !tile.keep_query) return false;
 
   tile.keys = static_cast<int>(tile.keys * edit.keys);

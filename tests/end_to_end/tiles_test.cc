@@ -71,6 +71,9 @@ TEST_CASE("bench_tiles_says_who_has_no_other_cuts") {
   TempDir dir;
   const Result result = bench_tiles(dir, "CPU_ATTN", {"--heads", "4/2/32"});
   CHECK(result.code == 1);
+  // One piece of columns, never cut: what is batch invariant has one way on the host.
+  CHECK(contains(bench_tiles(dir, "PORTABLE_ATTN", {"--heads", "4/2/32", "--batch-invariant"}).out,
+                 "PORTABLE_ATTN of org.anyattn.portable.cpu cuts it in no other way"));
   CHECK(contains(result.out, "CPU_ATTN of org.anyattn.cpu cuts it in no other way"));
   CHECK(contains(result.err, "the option tiles, which the plugin does not read"));
   CHECK(bench_tiles(dir, "CPU_ATTN", {"--peers"}).code == 2);

@@ -85,6 +85,7 @@ class Tiles {
     return ordered_json{{"heads", point.heads},
                         {"dtype", dtype_name(point.problem.fields.q_dtype)},
                         {"kv_cache_dtype", point.problem.view().kv_cache_dtype},
+                        {"batch_invariant", point.problem.has(ANYATTN_FEATURE_BATCH_INVARIANT)},
                         {"shape", shape_of(point)},
                         {"backend", backend},
                         {"plugin", plugin},
@@ -130,8 +131,9 @@ std::string tiles_text(const ordered_json& answer, const Terminal& terminal) {
                {"kernels"}});
   for (const ordered_json& row : answer["rows"]) {
     const ordered_json& first = row["tiles"][0];
-    std::string problem = fmt::format("{} {} {}, {}", text_of(row, "heads"), text_of(row, "kv_cache_dtype"),
-                                      text_of(row, "shape"), text_of(row, "backend"));
+    std::string problem =
+        fmt::format("{} {} {}{}, {}", text_of(row, "heads"), text_of(row, "kv_cache_dtype"), text_of(row, "shape"),
+                    row["batch_invariant"].get<bool>() ? ", batch invariant" : "", text_of(row, "backend"));
     for (const ordered_json& one : row["tiles"]) {
       const bool ran = !one.contains("failed");
       const auto us = [&](const char* key) { return ran ? fmt::format("{:.1f}", one.at(key).get<double>()) : std::string(); };

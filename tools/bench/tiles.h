@@ -12,8 +12,8 @@
 
 namespace anyattn::tools::bench {
 
-// {rows[], skipped[], interrupted}. A row: heads, dtype, kv_cache_dtype, shape, backend, plugin, and tiles[]: option, kernels and the
-// figures of Rounds, or failed and why; the first is what the backend chooses itself.
+// {rows[], skipped[], interrupted}. A row: heads, dtype, kv_cache_dtype, batch_invariant, shape, backend, plugin, and tiles[]: option,
+// kernels and the figures of Rounds, or failed and why; the first is what the backend chooses itself. On the last of --threads.
 nlohmann::ordered_json measure_tiles(const BenchOptions& options);
 
 std::string tiles_text(const nlohmann::ordered_json& answer, const Terminal& terminal);
