@@ -2,7 +2,7 @@
 // Warp groups that multiply (Tile::groups): wgmma of sm_90a, 64 rows a group of four warps. A lane holds of a group's sums what it
 // holds of mma.m16n8's, so the softmax knows no difference. Groups beside each other over columns (latent keys) each make all
 // scores: a second time costs less than telling each other. Tiles lie in chunks of 64 columns, rows of 128 bytes, their 16-byte
-// pieces swizzled over eight rows (Tiles::piece_at). Included by cuda.h.
+// pieces swizzled over eight rows (Tiles::byte_at). Included by cuda.h.
 #pragma once
 
 AA_FN void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -27,13 +27,15 @@ AA_FN uint64_t operand_at(SharedAt at, int chunk) {
 #define AA_SUM2(j) "+f"(x[j]), "+f"(x[(j) + 1]), "+f"(y[j]), "+f"(y[(j) + 1])
 #define AA_SUM8(j) AA_SUM2(j), AA_SUM2((j) + 2), AA_SUM2((j) + 4), AA_SUM2((j) + 6)
 #define AA_SUM16(j) AA_SUM8(j), AA_SUM8((j) + 8)
+#define AA_SUM24(j) AA_SUM16(j), AA_SUM8((j) + 16)
 #define AA_SUM32(j) AA_SUM16(j), AA_SUM16((j) + 16)
 #define AA_LIST10(a) #a "0,%" #a "1,%" #a "2,%" #a "3,%" #a "4,%" #a "5,%" #a "6,%" #a "7,%" #a "8,%" #a "9"
 #define AA_LIST32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%" AA_LIST10(1) ",%" AA_LIST10(2) ",%30,%31"
+#define AA_LIST48 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%" AA_LIST10(1) ",%" AA_LIST10(2) ",%" AA_LIST10(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define AA_LIST64                                                                                                      \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%" AA_LIST10(1) ",%" AA_LIST10(2) ",%" AA_LIST10(3) ",%" AA_LIST10(4) ",%" AA_LIST10( \
       5) ",%60,%61,%62,%63"
-// x, y: two rows of a lane, from `first` on. kN: 64 or 128 columns.
 #define AA_PRODUCT_OF_SHARED(kind, n, list, sums, a_at, b_at, p)                                                          \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " p ", 0;\nwgmma.mma_async.sync.aligned.m64n" n "k16.f32." kind "." kind \
                " {" list "}, " a_at ", " b_at ", p, 1, 1, 0, 0;\n}"                                                       \
@@ -43,17 +45,14 @@ AA_FN uint64_t operand_at(SharedAt at, int chunk) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n" n "k16.f32." kind "." kind " {" list "}, {" a_at "}, " b_at ", 1, 1, 1, 1;" \
                : sums                                                                                                          \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define AA_LIST48 \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%" AA_LIST10(1) ",%" AA_LIST10(2) ",%" AA_LIST10(3) ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define AA_SUM24(j) AA_SUM16(j), AA_SUM8((j) + 16)
+// kN columns of sums, of which a lane holds pieces x and y of two rows: += a b^T with keys of 64 or 96 rows, or += a b with values
+// of 64 or 128 columns from `first` on. Not `more`: the first product, which sets them.
 template <int kN, int kCount>
 AA_FN void multiply_keys(float (&x)[kCount], float (&y)[kCount], uint64_t a, uint64_t b, int more) {
   if constexpr (kN == 64 && kHalf) AA_PRODUCT_OF_SHARED("f16", "64", AA_LIST32, AA_SUM16(0), "%32", "%33", "%34");
   if constexpr (kN == 64 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "64", AA_LIST32, AA_SUM16(0), "%32", "%33", "%34");
   if constexpr (kN == 96 && kHalf) AA_PRODUCT_OF_SHARED("f16", "96", AA_LIST48, AA_SUM24(0), "%48", "%49", "%50");
   if constexpr (kN == 96 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "96", AA_LIST48, AA_SUM24(0), "%48", "%49", "%50");
-  if constexpr (kN == 128 && kHalf) AA_PRODUCT_OF_SHARED("f16", "128", AA_LIST64, AA_SUM32(0), "%64", "%65", "%66");
-  if constexpr (kN == 128 && !kHalf) AA_PRODUCT_OF_SHARED("bf16", "128", AA_LIST64, AA_SUM32(0), "%64", "%65", "%66");
 }
 template <int kN, int kCount>
 AA_FN void multiply_values(float (&x)[kCount], float (&y)[kCount], int first, const unsigned* a, uint64_t b) {

@@ -16,7 +16,8 @@ constexpr int kScaleBytes = has_row_scales(cfg.rows) ? 4 : 0;
 constexpr int piece_of(int bytes) { return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 1; }
 constexpr int kPieceK = piece_of(row_bytes(cfg, cfg.head_size)), kPieceV = piece_of(kRowCodesV + kScaleBytes);
 constexpr int power_of_two_in(int n) { return n % 64 == 0 ? 32 : n & -n; }
-constexpr int kLanesK = power_of_two_in(kCodesK / kPieceK), kPerLaneK = kCodesK / kPieceK / kLanesK;
+constexpr int kPiecesK = kCodesK / kPieceK, kLanesK = cfg.rows == kRowsRecord ? 8 : power_of_two_in(kPiecesK);
+constexpr int kPerLaneK = (kPiecesK + kLanesK - 1) / kLanesK;  // a record's 41 pieces are the only odd number
 constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
 constexpr bool kFlat = is_flat(cfg, tile);
 constexpr int kPitchQ = query_pitch(cfg, tile);
@@ -245,6 +246,7 @@ struct Tiles {
   }
   AA_FN void fill_k(int stage, int row, int piece, const char* base_of, int64_t offset) const {
     const int at = piece * kPieceK;
+    if (kPiecesK % kLanesK != 0 && piece >= kPiecesK) return;
     const bool inside = kRowCodesK == kCodesK || at < kRowCodesK;
     load_chunk<kPieceK>(start + k_at(stage, row, at), base_of + at, inside ? offset : -1);
   }
