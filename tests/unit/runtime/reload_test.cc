@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "anyattn/bundle.h"
 #include "runtime_fixture.h"
 
 using nlohmann::json;
@@ -36,8 +37,9 @@ class Rollout {
   std::string config() const { return (folder_ / "config.yaml").string(); }
   fs::path plugin() const { return folder_ / "plugins" / "anyattn_version.so"; }
 
-  void write_config(const std::string& more) const {
-    std::ofstream(config()) << "version: 1\nplugins: {search: [plugins]" << more << "}\nselection: {backend: FAKE_VERSION}\n"
+  void write_config(const std::string& more, const std::string& backend = "FAKE_VERSION") const {
+    std::ofstream(config()) << "version: 1\nplugins: {search: [plugins]" << more << "}\nselection: {backend: " << backend
+                            << "}\n"
                             << "probe: {cache: verdicts}\n";
   }
   // As an installer does: written beside it, then renamed, so that nobody sees half a file. `salt` makes it a content of its own.
@@ -50,6 +52,25 @@ class Rollout {
   void install_text(const std::string& text) const {
     std::ofstream(folder_ / "plugins" / "incoming", std::ios::binary) << text;
     fs::rename(folder_ / "plugins" / "incoming", plugin());
+  }
+  // A bundle of private_a; `salt` makes plugin and private library contents of their own. Renamed into place whole.
+  void install_bundle(const std::string& version, const std::string& salt) const {
+    const fs::path from = fs::path(fake::ConfigFile::plugin_path("private_a")).parent_path();
+    const fs::path scratch = folder_ / ("incoming-" + version);
+    fs::create_directories(scratch / "lib");
+    for (const char* name : {"anyattn_private_a.so", "lib/libfake_private.so.3"}) {
+      fs::copy_file(from / name, scratch / name);
+      std::ofstream(scratch / name, std::ios::app | std::ios::binary) << salt;
+    }
+    std::ifstream sidecar(from / "anyattn_private_a.yaml");
+    std::string text{std::istreambuf_iterator<char>(sidecar), {}};
+    text.replace(text.find("\"1.10\""), 6, "\"" + version + "\"");
+    std::ofstream(scratch / "anyattn_private_a.yaml") << text;
+    char* manifest = nullptr;
+    REQUIRE(anyattn_bundle_describe(scratch.c_str(), 0, &manifest, nullptr) == ANYATTN_OK);
+    std::ofstream(scratch / "manifest.yaml") << manifest;
+    anyattn_text_free(manifest);
+    fs::rename(scratch, folder_ / "plugins" / version);
   }
   anyattn::Runtime open() const {
     anyattn::Runtime::Options options;
@@ -246,4 +267,47 @@ TEST_CASE("a_hundred_swaps_under_eight_threads_never_give_a_wrong_version") {
   CHECK(exact > 0);
   CHECK(count_state(runtime, "draining") == 0);
   CHECK(runtime.generation() >= kSwaps);
+}
+
+// The linker keeps one library of a name: what came first serves on, and whoever wants the other reads what to do.
+TEST_CASE("a_newer_bundle_with_another_library_of_one_name_is_refused_while_eight_threads_call_the_old_one") {
+  const Rollout rollout;
+  rollout.write_config("", "FAKE_PRIVATE_A");
+  rollout.install_bundle("1.10", "");
+  const anyattn::Runtime runtime = rollout.open();
+  std::atomic<int> wrong{0};
+  std::atomic<int> calls{0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      try {
+        OneRow kept(runtime);
+        for (; !stop; ++calls)
+          if (kept.call() != 1 || OneRow(runtime).call() != 1) ++wrong;
+      } catch (const anyattn::RuntimeError& error) {
+        MESSAGE(error.what());
+        ++wrong;
+      }
+    });
+  }
+  const auto let_them_call = [&] {
+    for (const int seen = calls; calls < seen + 16 && wrong == 0;) std::this_thread::yield();
+  };
+  let_them_call();
+  rollout.install_bundle("1.11", "newer");
+  const uint64_t before = runtime.generation();
+  for (int i = 0; i < 3; ++i) {
+    const std::string refused = failure_text(runtime);
+    INFO(refused);
+    CHECK(holds(refused, "1.11/lib/libfake_private.so.3"));
+    CHECK(holds(refused, "1.10/lib/libfake_private.so.3"));
+    CHECK(holds(refused, "restart the process"));
+    let_them_call();
+  }
+  CHECK(runtime.generation() == before);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(count_state(runtime, "draining") == 0);
 }
