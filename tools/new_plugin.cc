@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "common/failure.h"
 #include "new_plugin_files.h"
@@ -44,12 +45,39 @@ std::string filled(std::string text, const NewPluginOptions& options) {
   return replaced(std::move(text), "@VENDOR@", options.vendor);
 }
 
-void write(const fs::path& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Failure(kExitFailed, fmt::format("{}: {}", path.string(), std::strerror(errno)));
-}
+// Files and folders of ours that are taken away again unless all of them could be written.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder) : folder_(folder) {
+    std::error_code error;
+    for (fs::path above = fs::absolute(folder); !fs::exists(above, error) && above != above.parent_path();
+         above = above.parent_path())
+      made_ = above;
+    fs::create_directories(folder, error);
+    if (error) give_up("DIR " + folder.string(), error.message());
+  }
+
+  void write(const std::string& name, const std::string& text) {
+    const fs::path path = folder_ / name;
+    std::ofstream out(path, std::ios::binary);
+    written_.push_back(path);
+    out << text;
+    out.close();
+    if (!out) give_up(path.string(), std::strerror(errno));
+  }
+
+ private:
+  [[noreturn]] void give_up(const std::string& what, const std::string& why) const {
+    std::error_code ignored;
+    for (const fs::path& path : written_) fs::remove(path, ignored);
+    if (!made_.empty()) fs::remove_all(made_, ignored);
+    throw Failure(kExitFailed, fmt::format("{}: {}", what, why));
+  }
+
+  fs::path folder_;
+  fs::path made_;  // the uppermost folder that was not there; empty: all were
+  std::vector<fs::path> written_;
+};
 
 }  // namespace
 
@@ -68,9 +96,8 @@ int new_plugin(const NewPluginOptions& options) {
         kExitUsage,
         fmt::format("DIR {}: it holds something, and nothing is written over; name an empty or a new folder", options.folder));
   }
-  fs::create_directories(folder, error);
-  if (error) throw Failure(kExitFailed, fmt::format("DIR {}: {}", options.folder, error.message()));
-  for (const ProjectFile& file : project_files()) write(folder / filled(file.name, options), filled(file.text, options));
+  NewFolder project(folder);
+  for (const ProjectFile& file : project_files()) project.write(filled(file.name, options), filled(file.text, options));
   fmt::print("{}: a plugin with the backend {}; README.md there says how to build, check and use it\n", options.folder,
              filled("@BACKEND@", options));
   return kExitOk;

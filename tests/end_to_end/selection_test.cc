@@ -352,40 +352,6 @@ TEST_CASE("tools_show_the_library_s_lines_only_when_asked") {
   CHECK(contains(wrong.err, "--log-level"));
 }
 
-TEST_CASE("a_full_disk_costs_no_file_that_was_there_and_leaves_no_half_one") {
-  TempDir dir;
-  const std::string config = dir.write("config.yaml", cpu_config()), lock = dir / "lock.json", key = dir / "key";
-  // Every write to a file fails, as on a full disk.
-  const auto full = [](std::vector<std::string> arguments) {
-    std::vector<std::string> command{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh",
-                                     ANYATTN_BINARY_DIR "/bin/anyattn"};
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return run_program(command);
-  };
-  const std::vector<std::string> write_lock{"lock",     "--model", "Llama-3.2-1B", "--device", "cpu",
-                                            "--config", config,    "-o",           lock};
-  REQUIRE(cli(write_lock).code == 0);
-  const std::string before = anyattn::testing::read_file(lock);
-  const std::string folder = dir / "bundle.tar.zst", plugin = std::string(ANYATTN_TEST_DIR) + "/fake_plugins/device_code";
-  const std::vector<std::string> commands[] = {write_lock, {"key", "new", key}, {"bundle", "build", plugin, "-o", folder}};
-  for (const std::vector<std::string>& command : commands) {
-    CAPTURE(command[0]);
-    const Result result = full(command);
-    CAPTURE(result.err);
-    CHECK(result.code == 1);
-    CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 1);
-  }
-  CHECK(anyattn::testing::read_file(lock) == before);
-  size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(dir.path())) {
-    CAPTURE(entry.path().string());
-    CHECK((entry.path() == lock || entry.path() == config));
-    ++files;
-  }
-  CHECK(files == 2);
-  CHECK(cli({"key", "new", key}).code == 0);  // nothing is in the way of the next try
-}
-
 TEST_CASE("doctor_names_what_is_in_the_way") {
   TempDir dir;
   const Result good = cli({"doctor", "--config", dir.write("good.yaml", cpu_config()), "--json"});

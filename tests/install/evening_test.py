@@ -214,6 +214,8 @@ class Evening:
                 self.wait(lambda: len(os.listdir(f"/proc/{running.pid}/task")) > 1, "the run starts no thread")
                 running.send_signal(signal.SIGHUP)
                 self.wait(lambda: "reloaded, generation" in open(err.name, encoding="utf-8").read(), "no word of a reload")
+                for _ in range(1000):  # more than can be answered: those that come meanwhile are one
+                    running.send_signal(signal.SIGHUP)
                 shutil.copy(self.path("site.yaml"), self.path("kept.yaml"))
                 with open(self.path("site.yaml"), "a", encoding="utf-8") as f:
                     f.write("nonsense: 1\n")

@@ -2,6 +2,7 @@
 // anyattn bundle: build, sign, verify, install, list, remove, show.
 #include <anyattn/bundle.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include "common/json_text.h"
 #include "common/runtime.h"
 #include "common/table.h"
+#include "common/whole_file.h"
 #include "vendor_verbs.h"
 
 namespace anyattn::tools {
@@ -83,6 +85,9 @@ void copy_files(const fs::path& from, const fs::path& to) {
 void lay_out(const std::string& subject, const fs::path& folder) {
   std::error_code error;
   if (fs::is_directory(subject, error)) {
+    if (!fs::exists(fs::path(subject) / kManifest, error))
+      throw Failure(kExitFailed, fmt::format("{}: it holds no {}; anyattn bundle build makes a bundle of a plugin's folder",
+                                             subject, kManifest));
     copy_files(fs::canonical(subject), folder);
   } else if (fs::exists(subject, error)) {
     unpack(subject, folder.string());
@@ -100,12 +105,21 @@ void put(const fs::path& folder, const std::string& out) {
   copy_files(folder, out);
 }
 
-ordered_json verified(const BundleOptions& options, const fs::path& folder) {
+// What the library says of a copy of ours, said of what the user named.
+std::string about_subject(std::string text, const fs::path& copy, const std::string& subject) {
+  for (size_t at = text.find(copy.string()); at != std::string::npos; at = text.find(copy.string(), at + subject.size()))
+    text.replace(at, copy.string().size(), subject);
+  return text;
+}
+
+// subject: what the user named, where `folder` is a copy of it.
+ordered_json verified(const BundleOptions& options, const fs::path& folder, const std::string& subject) {
   char* text = nullptr;
   try {
     check(anyattn_bundle_verify, path_or_null(options.common.config_file), folder.c_str(), &text);
   } catch (const RuntimeError& mistake) {
-    throw Failure(kExitFailed, mistake.what());  // the configuration was read before: this is about the bundle
+    // The configuration was read before: this is about the bundle.
+    throw Failure(kExitFailed, about_subject(mistake.what(), folder, subject));
   }
   return parse(take_text(text));
 }
@@ -144,9 +158,13 @@ int build(const BundleOptions& options) {
   fs::remove(scratch.path() / kManifest, ignored);
   fs::remove(scratch.path() / kSignature, ignored);
   char* text = nullptr;
-  check(anyattn_bundle_describe, scratch.path().c_str(), options.driver, &text);
+  try {
+    check(anyattn_bundle_describe, scratch.path().c_str(), options.driver, &text);
+  } catch (const RuntimeError& mistake) {
+    throw Failure(exit_code_of(mistake), about_subject(mistake.what(), scratch.path(), options.subject));
+  }
   write_file(scratch.path() / kManifest, take_text(text));
-  const ordered_json bundle = verified(options, scratch.path());
+  const ordered_json bundle = verified(options, scratch.path(), options.subject);
   const std::string out = options.out.empty() ? folder_name(bundle) + ".tar.zst" : options.out;
   put(scratch.path(), out);
   fmt::print("{}: {} {}, hash {}; unsigned so far\n", out, text_of(bundle, "id"), text_of(bundle, "version"),
@@ -159,7 +177,10 @@ int sign(const BundleOptions& options) {
   const Scratch scratch(fs::temp_directory_path());
   lay_out(options.subject, scratch.path());
   const std::string manifest = read_file(scratch.path() / kManifest), key = read_file(options.key);
-  verified(options, scratch.path());  // nobody vouches for what does not hold together
+  struct stat info{};
+  if (::stat(options.key.c_str(), &info) == 0 && S_ISREG(info.st_mode) && (info.st_mode & 077) != 0)
+    fmt::print(stderr, "anyattn bundle: warning: {0}: others may read it or write to it; chmod 600 {0}\n", options.key);
+  verified(options, scratch.path(), options.subject);  // nobody vouches for what does not hold together
   std::string signature(64, '\0');
   check(anyattn_key_sign, key.c_str(), static_cast<const void*>(manifest.data()), uint64_t{manifest.size()},
         reinterpret_cast<uint8_t*>(signature.data()));
@@ -169,7 +190,7 @@ int sign(const BundleOptions& options) {
     write_file(scratch.path() / kSignature, signature);
     pack(scratch.path().string(), options.subject);
   } else {
-    write_file(fs::path(options.subject) / kSignature, signature);
+    write_whole((fs::path(options.subject) / kSignature).string(), signature);
   }
   fmt::print("{}: signed by {}\n", options.subject, take_text(id));
   return kExitOk;
@@ -178,7 +199,7 @@ int sign(const BundleOptions& options) {
 int show(const BundleOptions& options, bool must_be_signed) {
   const Scratch scratch(fs::temp_directory_path());
   lay_out(options.subject, scratch.path());
-  const ordered_json bundle = verified(options, scratch.path());
+  const ordered_json bundle = verified(options, scratch.path(), options.subject);
   const JsonOutput output(options.common.json);
   if (output.table()) print_bundle(bundle);
   output.write(bundle);
@@ -207,7 +228,7 @@ std::vector<Installed> installed_below(const BundleOptions& options, const fs::p
     if (!fs::exists(entry->path() / kManifest) || entry->path().filename().string().starts_with(".")) continue;
     Installed one{entry->path(), nullptr, ""};
     try {
-      one.bundle = verified(options, one.folder);
+      one.bundle = verified(options, one.folder, one.folder.string());
     } catch (const Failure& mistake) {
       one.broken = mistake.what();
     }
@@ -225,7 +246,7 @@ int install(const BundleOptions& options) {
   const fs::path incoming = scratch.path() / "bundle";
   fs::create_directories(incoming);
   lay_out(options.subject, incoming);
-  const ordered_json bundle = verified(options, incoming);
+  const ordered_json bundle = verified(options, incoming, options.subject);
   const std::string id = text_of(bundle, "id"), version = text_of(bundle, "version");
   const std::string who = fmt::format("{}: {} {}", options.subject, id, version);
   if (text_of(where, "trust_level") == "signed" && bundle.at("signed_by").is_null())
@@ -240,15 +261,22 @@ int install(const BundleOptions& options) {
                                              old.folder.string(), text_of(old.bundle, "version")));
   }
   const fs::path target = parent / folder_name(bundle);
-  if (fs::exists(target)) {
-    const ordered_json there = verified(options, target);
+  const auto is_there_already = [&] {
+    if (!fs::exists(target)) return false;
+    const ordered_json there = verified(options, target, target.string());
     if (text_of(there, "hash") != text_of(bundle, "hash"))
       throw Failure(kExitFailed,
                     fmt::format("{}: {} is another bundle of that version; remove it first", who, target.string()));
     fmt::print("{} is installed already in {}\n", id, target.string());
-    return kExitOk;
+    return true;
+  };
+  if (is_there_already()) return kExitOk;
+  std::error_code error;
+  fs::rename(incoming, target, error);  // whole or not at all
+  if (error) {
+    if (is_there_already()) return kExitOk;  // another install of it came between
+    throw Failure(kExitFailed, fmt::format("{}: cannot be put to {}: {}", who, target.string(), error.message()));
   }
-  fs::rename(incoming, target);  // whole or not at all
   fmt::print("{} {} installed in {}\n  pin it: {{id: {}, version: \"=={}\", hash: {}}}\n", id, version, target.string(), id,
              version, text_of(bundle, "hash"));
   return kExitOk;

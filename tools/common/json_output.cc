@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/failure.h"
+#include "common/whole_file.h"
 
 namespace anyattn::tools {
 
@@ -39,12 +40,20 @@ void JsonOutput::write(const nlohmann::ordered_json& value) const {
   // Texts come from files of others: bytes that are no UTF-8 are replaced, never thrown over.
   const std::string text = value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   const bool to_stdout = options_.file.empty();
+  std::error_code ignored;
+  const auto kind = std::filesystem::status(options_.file, ignored).type();
+  // A pipe or a device is written to as it stands.
+  if (!to_stdout && (kind == std::filesystem::file_type::not_found || kind == std::filesystem::file_type::regular)) {
+    const std::filesystem::path target = std::filesystem::weakly_canonical(options_.file, ignored);
+    write_whole(ignored ? options_.file : target.string(), text);
+    return;
+  }
   std::FILE* out = to_stdout ? stdout : std::fopen(options_.file.c_str(), "w");
   const bool written = out && std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0;
   const int reason = errno;
   const bool closed = to_stdout || (out && std::fclose(out) == 0);
   if (!written || !closed) {
-    throw Failure(kExitFailed, fmt::format("--json {}: cannot write: {}", to_stdout ? "standard output" : options_.file,
+    throw Failure(kExitFailed, fmt::format("--json {}: cannot be written: {}", to_stdout ? "standard output" : options_.file,
                                            std::strerror(written ? errno : reason)));
   }
 }
