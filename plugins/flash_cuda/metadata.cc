@@ -78,12 +78,11 @@ StepMetadata::StepMetadata(const Plan& plan, const anyattn_limits& limits, uint3
 // By the counts, with the fewest rows that the requests may have: the device knows the lengths and decides again.
 bool StepMetadata::wants_cascade(const anyattn_batch& batch) {
   if (!cascade_fits_) return false;
-  const bool fixed = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE;
-  if (fixed && cascade_ != Cascade::kUndecided) return cascade_ == Cascade::kOn;
+  if (mode_ == ANYATTN_METADATA_GRAPH_CAPTURE && cascade_ != Cascade::kUndecided) return cascade_ == Cascade::kOn;
   const auto requests = static_cast<int>(batch.num_reqs);
   const auto keys = static_cast<int>(std::min(batch.shared_prefix_len, batch.max_seq_len));
   const CascadeModel model = cascade_model(plan_.device, plan_.problem);
-  const bool wanted = fixed ? keys > 0 : plan_.always_cascade ? keys >= kSharedStep : model.pays(requests, requests, keys);
+  const bool wanted = plan_.always_cascade ? keys >= kSharedStep : model.pays(requests, requests, keys);
   cascade_ = wanted ? Cascade::kOn : Cascade::kOff;
   return wanted;
 }

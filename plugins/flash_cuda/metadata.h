@@ -2,9 +2,9 @@
 // A step's metadata: the persistent block cut into the lanes' parts, and the launches that rewrite them. Reads no length on the host.
 //
 // A pass over a shared prefix is queued where the model says for the batch's counts that it may pay; whether it runs, and for which
-// rows, is decided on the device by the lengths. In graph capture mode it is queued in every call or in none, as the metadata's first
-// batch names a shared prefix or not, so that captured calls stay right whatever later batches name, and graphs of engines without
-// shared prefixes hold no empty launches.
+// rows, is decided on the device by the lengths. In graph capture mode it is queued in every call or in none, as the model says of the
+// metadata's first batch, so that captured calls stay right whatever later batches name, and graphs hold no empty launches where
+// nothing is shared.
 // Included by attn.h.
 #pragma once
 

@@ -28,10 +28,7 @@ Dtype dtype_of(uint32_t dtype) {
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
-constexpr const char* kSwitchedOff = "option cascade";
-
-// Off until its kernels have run on a device.
-std::string_view cascade_option(const Host& host) { return host.option("cascade", "off"); }
+std::string_view cascade_option(const Host& host) { return host.option("cascade", "auto"); }
 
 void check_device(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
   if (facts.device_kind != ANYATTN_DEVICE_CUDA) {
@@ -164,7 +161,7 @@ namespace {
 void choose_cascade(const Host& host, Plan& plan) {
   const auto option = cascade_option(host);
   plan.always_cascade = option == "always";
-  plan.no_cascade = option == "off"                                              ? kSwitchedOff
+  plan.no_cascade = option == "off"                                              ? "option cascade"
                     : plan.problem.invariant                                     ? "batch_invariant"
                     : plan.ragged                                                ? "ragged keys"
                     : plan.problem.alibi != kAlibiNone                           ? "alibi"
@@ -208,8 +205,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
-  const bool asked = plan.cascade || plan.no_cascade != kSwitchedOff;
-  say_kernels(asked ? text(describe_kernels(plan), "; ", describe_cascade(plan)) : describe_kernels(plan), report);
+  say_kernels(text(describe_kernels(plan), "; ", describe_cascade(plan)), report);
 }
 
 Limits limits_of(const anyattn_limits& limits) {

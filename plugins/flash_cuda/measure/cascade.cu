@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built plugin with and without the pass over a shared prefix: compared with each other, then timed. No part of the build:
 //   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include -I plugins -I plugins/flash_cuda plugins/flash_cuda/measure/cascade.cu -o cascade
-//   ./cascade PLUGIN.so check | border | few | all | empty
-// 32 query and 8 kv heads of 128, bfloat16, blocks of 64; every call with tables of its own until the keys are 256 MiB.
+//   ./cascade PLUGIN.so check | border | few | all | once | empty [QUERY_HEADS BLOCK_SIZE]
+// 8 kv heads of 128, bfloat16, if nothing else is said 32 query heads and blocks of 64; every call with tables of its own until the
+// keys are 256 MiB.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -23,8 +24,9 @@ namespace {
 
 using namespace anyattn::measure;
 
-constexpr int kHeads = 32, kKvHeads = 8, kHead = 128, kBlock = 64;
-constexpr int64_t kBlockElements = 2ll * kBlock * kKvHeads * kHead;
+constexpr int kKvHeads = 8, kHead = 128;
+int heads = 32, block = 64;
+int64_t block_elements() { return 2ll * block * kKvHeads * kHead; }
 
 char words[512];
 anyattn_error error{words, sizeof words, 0, 0, 0};
@@ -72,12 +74,12 @@ struct Impl {
     problem.struct_size = ANYATTN_PROBLEM_SIZE;
     problem.num_feature_words = 1;
     problem.features = &features;
-    problem.num_q_heads = kHeads;
+    problem.num_q_heads = heads;
     problem.num_kv_heads = kKvHeads;
     problem.head_size = problem.head_size_v = kHead;
     problem.q_dtype = problem.out_dtype = ANYATTN_DTYPE_BFLOAT16;
     problem.kv_cache_dtype = "bfloat16";
-    problem.block_size = kBlock;
+    problem.block_size = block;
     const auto accept = [](void* context, const anyattn_kv_cache_spec* given) {
       auto& self = *static_cast<Impl*>(context);
       if (self.impl) return;
@@ -109,22 +111,22 @@ struct Shape {
 // Tables, lengths and tensors of a shape; `rotation` disjoint sets of blocks.
 struct Data {
   explicit Data(const Shape& s) : shape(s) {
-    const int shared_blocks = s.prefix / kBlock, own_blocks = (s.own + kBlock - 1) / kBlock;
+    const int shared_blocks = s.prefix / block, own_blocks = (s.own + block - 1) / block;
     width = shared_blocks + own_blocks;
     const int64_t each = shared_blocks + static_cast<int64_t>(own_blocks) * s.reqs;
-    rotation = static_cast<int>(std::min<int64_t>(64, (256ll << 20) / (each * kBlockElements * 2) + 1));
+    rotation = static_cast<int>(std::min<int64_t>(64, (256ll << 20) / (each * block_elements() * 2) + 1));
     num_blocks = each * rotation;
-    cache = device<__nv_bfloat16>(num_blocks * kBlockElements);
-    draw<<<4096, 256>>>(cache, num_blocks * kBlockElements, 1ull << 40);
+    cache = device<__nv_bfloat16>(num_blocks * block_elements());
+    draw<<<4096, 256>>>(cache, num_blocks * block_elements(), 1ull << 40);
     tokens = s.reqs * s.query;
-    q = device<__nv_bfloat16>(tokens * kHeads * kHead);
-    draw<<<1024, 256>>>(q, tokens * kHeads * kHead, 2ull << 40);
+    q = device<__nv_bfloat16>(tokens * heads * kHead);
+    draw<<<1024, 256>>>(q, tokens * heads * kHead, 2ull << 40);
     std::vector<int32_t> table, at(s.reqs + 1), lens(s.reqs, s.prefix + s.own);
     for (int r = 0; r < rotation; ++r)
       for (int b = 0; b < s.reqs; ++b)
         for (int i = 0; i < width; ++i) {
-          const int64_t block = i < shared_blocks ? i : shared_blocks + b * own_blocks + i - shared_blocks;
-          table.push_back(static_cast<int32_t>(block + r * each));
+          const int64_t at_block = i < shared_blocks ? i : shared_blocks + b * own_blocks + i - shared_blocks;
+          table.push_back(static_cast<int32_t>(at_block + r * each));
         }
     for (int b = 0; b <= s.reqs; ++b) at[b] = b * s.query;
     tables = device(table);
@@ -179,7 +181,7 @@ struct Calls {
     good(backend->memory(impl.impl, &limits, &memory, &error), "memory");
     scratch = device<char>(memory.scratch_bytes);
     CHECK(cudaMemset(scratch, 0xff, memory.scratch_bytes));
-    out = device<__nv_bfloat16>(static_cast<uint64_t>(data.tokens) * kHeads * kHead);
+    out = device<__nv_bfloat16>(static_cast<uint64_t>(data.tokens) * heads * kHead);
     uint32_t level = 0;
     good(backend->warmup(impl.impl, &limits, nullptr, scratch, &level, &error), "warmup");
     for (int r = 0; r < data.rotation; ++r) {
@@ -204,7 +206,7 @@ struct Calls {
     CHECK(cudaFree(out));
   }
   void call(int r, cudaStream_t stream) {
-    int64_t shape[3] = {data.tokens, kHeads, kHead}, strides[3] = {kHeads * kHead, kHead, 1};
+    int64_t shape[3] = {data.tokens, heads, kHead}, strides[3] = {heads * kHead, kHead, 1};
     const auto tensor = [&](void* at) {
       anyattn_tensor t{};
       t.data = at;
@@ -220,7 +222,7 @@ struct Calls {
     anyattn_cache cache{};
     cache.struct_size = ANYATTN_CACHE_SIZE;
     cache.base = data.cache;
-    cache.block_stride_bytes = kBlockElements * 2;
+    cache.block_stride_bytes = block_elements() * 2;
     cache.num_blocks = static_cast<uint64_t>(data.num_blocks);
     cache.spec = &impl.spec;
     anyattn_forward_args args{};
@@ -263,7 +265,7 @@ struct Calls {
     return median(times);
   }
   std::vector<float> result(cudaStream_t stream) {
-    const size_t count = static_cast<size_t>(data.tokens) * kHeads * kHead;
+    const size_t count = static_cast<size_t>(data.tokens) * heads * kHead;
     CHECK(cudaMemset(out, 0xff, count * 2));
     call(0, stream);
     CHECK(cudaStreamSynchronize(stream));
@@ -294,8 +296,12 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {  /
 }  // namespace
 
 int main(int count, char** argument) {
-  if (count < 3) return std::fprintf(stderr, "usage: cascade PLUGIN.so check | border | few | all | empty\n"), 2;
+  if (count < 3)
+    return std::fprintf(stderr,
+                        "usage: cascade PLUGIN.so check | border | few | all | once | empty [QUERY_HEADS BLOCK_SIZE]\n"),
+           2;
   const std::string what = argument[2];
+  if (count > 4) heads = std::atoi(argument[3]), block = std::atoi(argument[4]);
   void* file = dlopen(argument[1], RTLD_NOW | RTLD_LOCAL);
   if (!file) return std::fprintf(stderr, "%s\n", dlerror()), 1;
   const auto enter = reinterpret_cast<anyattn_plugin_entry_fn>(dlsym(file, ANYATTN_PLUGIN_ENTRY_NAME));
@@ -321,7 +327,7 @@ int main(int count, char** argument) {
   anyattn::flash::Problem problem{};
   problem.dtype = problem.kv_dtype = problem.out_dtype = anyattn::flash::kBF16;
   problem.head_size = problem.head_size_v = kHead;
-  problem.num_q_heads = kHeads;
+  problem.num_q_heads = heads;
   problem.num_kv_heads = kKvHeads;
   const auto model = anyattn::flash::cascade_model({prop.major, prop.minor, prop.multiProcessorCount, 0}, problem);
   if (what == "empty") {  // a graph whose batches may share and do not
@@ -334,14 +340,14 @@ int main(int count, char** argument) {
   }
   std::vector<Shape> shapes;
   if (what == "check") shapes = {{9, 256, 64, 1}, {40, 512, 100, 1}, {33, 384, 200, 4}};
-  if (what == "few") shapes = {{64, 2048, 256, 1}, {64, 8192, 256, 1}, {256, 2048, 256, 1}};
+  if (what == "few" || what == "once") shapes = {{64, 2048, 256, 1}, {64, 8192, 256, 1}, {256, 2048, 256, 1}};
   if (what == "border")
-    for (int prefix : {256, 512, 1024, 2048, 8192})
-      for (int reqs : {4, 8, 12, 16, 24, 32, 64}) shapes.push_back({reqs, prefix, 128, 1});
-  if (what == "all")
-    for (int reqs : {16, 64, 256})
-      for (int prefix : {2048, 8192, 32768})
+    for (int prefix : {512, 2048, 8192, 32768})
+      for (int reqs : {8, 16, 64, 256})
         for (int own : {128, 512}) shapes.push_back({reqs, prefix, own, 1});
+  if (what == "all")
+    for (int prefix : {256, 512, 1024, 2048, 4096, 8192, 16384, 32768})
+      for (int reqs : {2, 4, 8, 12, 16, 32, 64, 128, 256}) shapes.push_back({reqs, prefix, 128, 1});
   if (what == "all") shapes.push_back({64, 8192, 256, 4});
   int wrong = 0;
   for (const Shape& s : shapes) {
@@ -352,7 +358,7 @@ int main(int count, char** argument) {
     wrong += !(difference_of < 6e-3);
     std::printf("%4d requests, prefix %5d, own %4d, query %d: difference %.1e", s.reqs, s.prefix, s.own, s.query,
                 difference_of);
-    if (what != "check") {
+    if (what != "check" && what != "once") {
       const double without = plain.graph_us(stream), with = pass.graph_us(stream);
       std::printf(" without %.1f us, with %.1f (%.2f)  model %.1f, %.1f%s", without, with, without / with,
                   model.without(s.reqs, s.prefix), model.with(data.tokens, s.prefix),

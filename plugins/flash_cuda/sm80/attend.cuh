@@ -35,10 +35,11 @@ struct Shared {
     return memory + kTile.query_bytes() + kTile.stage_bytes() + stage * kTile.stage_bytes() / 2 +
            ((of_v ? kTile.keys : 0) + row) * kTile.head + chunk * 8;
   }
-  // After the last tile: what warps that shared the keys tell each other, in place of the tiles.
+  // After the last tile, in place of q and the tiles: [side: warps that shared the keys][row] outputs, maximum and sum.
   static constexpr int kPitch = kTile.head + 8;
-  __device__ float* staged(int warp, int row) const {
-    return reinterpret_cast<float*>(memory + kTile.query_bytes()) + (warp * kTile.rows + row) * kPitch;
+  static_assert(kTile.warps_over_keys * kTile.rows * kPitch * 4 <= kTile.shared_bytes());
+  __device__ float* staged(int side, int row) const {
+    return reinterpret_cast<float*>(memory) + (side * kTile.rows + row) * kPitch;
   }
 };
 
@@ -122,48 +123,60 @@ __device__ inline float logit(const Call& call, float score, float scale, float 
   return score * kLog2e;
 }
 
-// What one thread holds: two rows (lane / 4 and 8 below it) of its warp's 16.
+// What one thread holds: of each 16 rows of its warp two (lane / 4 and 8 below it).
 template <Tile kTile>
 struct State {
-  float o[kTile.head / 8][4];  // [tile of 8 columns][2 row + column]
-  cuda::OnlineSoftmax softmax;
+  static constexpr int kSets = kTile.warp_rows / 16;
+  float o[kSets][kTile.head / 8][4];  // [16 rows][tile of 8 columns][2 row + column]
+  cuda::OnlineSoftmax softmax[kSets];
 };
 
-// s[16 rows x kKeys] = q k^T for the warp's rows and keys.
-template <class T, Tile kTile, int kCount>
-__device__ void dot_qk(const Shared<kTile>& shared, int stage, int first_row, int first_key, float (&s)[kCount]) {
+// s[set of 16 rows][16 rows x kKeys] = q k^T for the warp's rows and keys.
+template <class T, Tile kTile, int kSets, int kCount>
+__device__ void dot_qk(const Shared<kTile>& shared, int stage, int first_row, int first_key, float (&s)[kSets][kCount]) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) s[i] = 0;
+  for (int i = 0; i < kSets * kCount; ++i) s[i / kCount][i % kCount] = 0;
 #pragma unroll
   for (int c = 0; c < kTile.head / 16; ++c) {
-    uint32_t q[4];
-    cuda::load_matrix(q, shared.q(first_row + lane % 16, 2 * c + lane / 16));
+    uint32_t q[kSets][4];
+#pragma unroll
+    for (int set = 0; set < kSets; ++set)
+      cuda::load_matrix(q[set], shared.q(first_row + 16 * set + lane % 16, 2 * c + lane / 16));
 #pragma unroll
     for (int n = 0; n < kCount / 8; ++n) {
       uint32_t k[4];
       cuda::load_matrix(k, shared.k(stage, first_key + 16 * n + lane / 16 * 8 + lane % 8, 2 * c + lane / 8 % 2));
-      cuda::multiply_add<T>(reinterpret_cast<float(&)[4]>(s[8 * n]), q, k[0], k[1]);
-      cuda::multiply_add<T>(reinterpret_cast<float(&)[4]>(s[8 * n + 4]), q, k[2], k[3]);
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        cuda::multiply_add<T>(reinterpret_cast<float(&)[4]>(s[set][8 * n]), q[set], k[0], k[1]);
+        cuda::multiply_add<T>(reinterpret_cast<float(&)[4]>(s[set][8 * n + 4]), q[set], k[2], k[3]);
+      }
     }
   }
 }
 
-// o[16 rows x head] += p v, p in place of the scores.
-template <class T, Tile kTile, int kCount>
-__device__ void dot_pv(const Shared<kTile>& shared, int stage, int first_key, const float (&p)[kCount], State<kTile>& state) {
+// o[rows of the warp x head] += p v, p in place of the scores.
+template <class T, Tile kTile, int kSets, int kCount>
+__device__ void dot_pv(const Shared<kTile>& shared, int stage, int first_key, const float (&p)[kSets][kCount],
+                       State<kTile>& state) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < kCount / 8; ++n) {
-    uint32_t weights[4];
+    uint32_t weights[kSets][4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) weights[i] = cuda::pack2<T>(p[8 * n + 2 * i], p[8 * n + 2 * i + 1]);
+    for (int set = 0; set < kSets; ++set)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) weights[set][i] = cuda::pack2<T>(p[set][8 * n + 2 * i], p[set][8 * n + 2 * i + 1]);
 #pragma unroll
     for (int c = 0; c < kTile.head / 16; ++c) {
       uint32_t v[4];
       cuda::load_matrix_transposed(v, shared.v(stage, first_key + 16 * n + lane % 16, 2 * c + lane / 16));
-      cuda::multiply_add<T>(state.o[2 * c], weights, v[0], v[1]);
-      cuda::multiply_add<T>(state.o[2 * c + 1], weights, v[2], v[3]);
+#pragma unroll
+      for (int set = 0; set < kSets; ++set) {
+        cuda::multiply_add<T>(state.o[set][2 * c], weights[set], v[0], v[1]);
+        cuda::multiply_add<T>(state.o[set][2 * c + 1], weights[set], v[2], v[3]);
+      }
     }
   }
 }
@@ -171,22 +184,30 @@ __device__ void dot_pv(const Shared<kTile>& shared, int stage, int first_key, co
 // All tiles of the unit's piece. A warp with keys of its own sees its part of each tile only.
 template <class T, class Code, Tile kTile>
 __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>& shared, State<kTile>& state) {
-  constexpr int kWarpKeys = kTile.keys / kTile.warps_over_keys;
+  constexpr int kWarpKeys = kTile.keys / kTile.warps_over_keys, kSets = State<kTile>::kSets;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int first_row = warp / kTile.warps_over_keys * 16, warp_key = warp % kTile.warps_over_keys * kWarpKeys;
-  int position[2], all_begin = 0, all_end = 0x7fffffff;  // keys that both rows see
+  const int first_row = warp / kTile.warps_over_keys * kTile.warp_rows, warp_key = warp % kTile.warps_over_keys * kWarpKeys;
+  const auto position_of = [&](int row) { return u.first_position + min(row / u.heads, u.tokens - 1); };
+  int all_begin = 0, all_end = 0x7fffffff;  // keys that all of the thread's rows see
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int token = (first_row + lane / 4 + 8 * r) / u.heads;
-    position[r] = u.first_position + min(token, u.tokens - 1);  // rows past the unit are not written
-    const Interval seen = visible(call.mask, u.causal, u.keys, position[r]);
-    all_begin = max(all_begin, seen.begin);
-    all_end = min(all_end, seen.end);
-  }
+  for (int set = 0; set < kSets; ++set)
 #pragma unroll
-  for (int c = 0; c < kTile.head / 8; ++c)
+    for (int r = 0; r < 2; ++r) {  // rows past the unit are not written
+      const Interval seen = visible(call.mask, u.causal, u.keys, position_of(first_row + 16 * set + lane / 4 + 8 * r));
+      all_begin = max(all_begin, seen.begin);
+      all_end = min(all_end, seen.end);
+    }
+  // Keys that some row of the warp sees: both ends grow with the position.
+  const int some_begin = visible(call.mask, u.causal, u.keys, position_of(first_row)).begin;
+  const int some_end = first_row >= u.tokens * u.heads
+                           ? 0
+                           : visible(call.mask, u.causal, u.keys, position_of(first_row + kTile.warp_rows - 1)).end;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) state.o[c][i] = 0;
+  for (int set = 0; set < kSets; ++set)
+#pragma unroll
+    for (int c = 0; c < kTile.head / 8; ++c)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) state.o[set][c][i] = 0;
 
   const int steps = (u.last_key - u.first_key + kTile.keys - 1) / kTile.keys;
   const auto row_key = [&](int step) { return u.first_key + step * kTile.keys + static_cast<int>(threadIdx.x); };
@@ -208,84 +229,77 @@ __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>
       __syncthreads();
     }
 
-    float s[kWarpKeys / 2];  // [tile of 8 keys][2 row + key]
-    dot_qk<T, kTile>(shared, tile, first_row, warp_key, s);
-    const auto key_of = [&](int i) { return first + i / 4 * 8 + lane % 4 * 2 + i % 2; };
-    if (call.biased()) {
-      float slope[2] = {0, 0};
-      if (call.alibi != kAlibiNone)
-        for (int r = 0; r < 2; ++r) slope[r] = call.f.slopes[u.first_head + (first_row + lane / 4 + 8 * r) % u.heads];
+    if (first < some_end && first + kWarpKeys > some_begin) {
+      float s[kSets][kWarpKeys / 2];  // [16 rows][tile of 8 keys][2 row + key]
+      dot_qk<T, kTile>(shared, tile, first_row, warp_key, s);
+      const auto key_of = [&](int i) { return first + i / 4 * 8 + lane % 4 * 2 + i % 2; };
+      const bool masked = first < all_begin || first + kWarpKeys > all_end;
 #pragma unroll
-      for (int i = 0; i < kWarpKeys / 2; ++i)
-        s[i] = logit(call, s[i], u.scale, slope[i / 2 % 2], key_of(i) - position[i / 2 % 2]);
-    }
-    if (first < all_begin || first + kWarpKeys > all_end) {
+      for (int set = 0; set < kSets; ++set) {
+        if (call.biased()) {
+          float slope[2] = {0, 0};
+          int position[2];
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const Interval seen = visible(call.mask, u.causal, u.keys, position[r]);
+          for (int r = 0; r < 2; ++r) {
+            const int row = first_row + 16 * set + lane / 4 + 8 * r;
+            position[r] = position_of(row);
+            if (call.alibi != kAlibiNone) slope[r] = call.f.slopes[u.first_head + row % u.heads];
+          }
 #pragma unroll
-        for (int i = 2 * r; i < kWarpKeys / 2; i += i % 2 == 0 ? 1 : 3)
-          if (key_of(i) < seen.begin || key_of(i) >= seen.end) s[i] = cuda::kMinusInfinity;
+          for (int i = 0; i < kWarpKeys / 2; ++i)
+            s[set][i] = logit(call, s[set][i], u.scale, slope[i / 2 % 2], key_of(i) - position[i / 2 % 2]);
+        }
+        if (masked) {
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const int row = first_row + 16 * set + lane / 4 + 8 * r;
+            const Interval seen = visible(call.mask, u.causal, u.keys, position_of(row));
+#pragma unroll
+            for (int i = 2 * r; i < kWarpKeys / 2; i += i % 2 == 0 ? 1 : 3)
+              if (key_of(i) < seen.begin || key_of(i) >= seen.end) s[set][i] = cuda::kMinusInfinity;
+          }
+        }
+        float shrink[2];
+        if (state.softmax[set].step(s[set], u.factor, shrink)) {
+#pragma unroll
+          for (int c = 0; c < kTile.head / 8; ++c)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) state.o[set][c][i] *= shrink[i / 2];
+        }
       }
+      dot_pv<T, kTile>(shared, tile, warp_key, s, state);
     }
-    float shrink[2];
-    if (state.softmax.step(s, u.factor, shrink)) {
-#pragma unroll
-      for (int c = 0; c < kTile.head / 8; ++c)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) state.o[c][i] *= shrink[i / 2];
-    }
-    dot_pv<T, kTile>(shared, tile, warp_key, s, state);
     post_row(call, u, shared, stage, ahead, row_key(step + 2));
   }
   cuda::wait_copies<0>();
 }
 
-// The warp has seen all keys of the piece: its rows as they stand.
+// All keys of the piece are seen: what the warps hold meets in shared memory and leaves in pieces of eight columns.
 template <Tile kTile>
-__device__ void finish_rows(const Call& call, const Unit& u, State<kTile>& state, float* part) {
-  const int lane = threadIdx.x % 32, first_row = threadIdx.x / 32 * 16;
+__device__ void finish_unit(const Call& call, const Unit& u, const Shared<kTile>& shared, const State<kTile>& state,
+                            float* part) {
+  constexpr int kEights = kTile.head / 8;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, side = warp % kTile.warps_over_keys;
+  __syncthreads();  // the tiles and q are read
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int row = first_row + lane / 4 + 8 * r;
-    const float sum = cuda::quad_sum(state.softmax.total[r]), top = state.softmax.base[r] * u.factor;
-    if (!is_written(call, u, row)) continue;
-    if (part) {
-      float* to = part + row * part_floats(kTile);
-      if (lane % 4 == 0) *reinterpret_cast<float2*>(to) = {top, sum};
-#pragma unroll
-      for (int c = 0; c < kTile.head / 8; ++c)
-        *reinterpret_cast<float2*>(to + 4 + 8 * c + lane % 4 * 2) = {state.o[c][2 * r], state.o[c][2 * r + 1]};
-      continue;
-    }
-    const RowEnd end = end_row(call, u, row, top, sum);
-    __syncwarp(0xfu << (lane & ~3));  // the quad has read what the next line overwrites
-    if (lane % 4 == 0) write_lse(call, u, row, end.lse);
+  for (int half = 0; half < kTile.warp_rows / 8; ++half) {
+    const int set = half / 2, r = half % 2;
+    const float sum = cuda::quad_sum(state.softmax[set].total[r]);
+    float* to = shared.staged(side, warp / kTile.warps_over_keys * kTile.warp_rows + lane / 4 + 8 * half);
+    if (lane % 4 == 0) *reinterpret_cast<float2*>(to + kTile.head) = {state.softmax[set].base[r] * u.factor, sum};
 #pragma unroll
     for (int c = 0; c < kTile.head / 8; ++c)
-      write_two(call, u, row, 8 * c + lane % 4 * 2, end, state.o[c][2 * r], state.o[c][2 * r + 1]);
-  }
-}
-
-// Warps have shared the keys of 16 rows: their states meet in shared memory.
-template <Tile kTile>
-__device__ void join_warps(const Call& call, const Unit& u, const Shared<kTile>& shared, State<kTile>& state, float* part) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncthreads();  // the tiles are read
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const float sum = cuda::quad_sum(state.softmax.total[r]);
-    float* to = shared.staged(warp, lane / 4 + 8 * r);
-    if (lane % 4 == 0) *reinterpret_cast<float2*>(to + kTile.head) = {state.softmax.base[r] * u.factor, sum};
-#pragma unroll
-    for (int c = 0; c < kTile.head / 8; ++c)
-      *reinterpret_cast<float2*>(to + 8 * c + lane % 4 * 2) = {state.o[c][2 * r], state.o[c][2 * r + 1]};
+      *reinterpret_cast<float2*>(to + 8 * c + lane % 4 * 2) = {state.o[set][c][2 * r], state.o[set][c][2 * r + 1]};
   }
   __syncthreads();
   const int rows = u.tokens * u.heads;
-  for (int i = threadIdx.x; i < rows * (kTile.head / 2); i += kTile.threads()) {
-    const int row = i / (kTile.head / 2), column = i % (kTile.head / 2) * 2;
-    float top = cuda::kMinusInfinity, sum = 0, value[2] = {0, 0};
+  const unsigned row_lanes = (kEights == 32 ? ~0u : (1u << kEights % 32) - 1) << (lane & ~(kEights - 1) & 31);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < rows * kEights; i += kTile.threads()) {
+    const int row = i / kEights, column = i % kEights * 8;
+    const RowPlace at = place_of(u, row);
+    if (!is_written(call, u, row, at)) continue;
+    float top = cuda::kMinusInfinity, sum = 0, value[8] = {};
 #pragma unroll
     for (int w = 0; w < kTile.warps_over_keys; ++w) top = fmaxf(top, shared.staged(w, row)[kTile.head]);
 #pragma unroll
@@ -293,19 +307,27 @@ __device__ void join_warps(const Call& call, const Unit& u, const Shared<kTile>&
       const float* from = shared.staged(w, row);
       const float weight = from[kTile.head] == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(from[kTile.head] - top);
       sum += weight * from[kTile.head + 1];
-      value[0] += weight * from[column];
-      value[1] += weight * from[column + 1];
+#pragma unroll
+      for (int n = 0; n < 8; ++n) value[n] += weight * from[column + n];
     }
     if (part) {
       float* to = part + row * part_floats(kTile);
       if (column == 0) *reinterpret_cast<float2*>(to) = {top, sum};
-      *reinterpret_cast<float2*>(to + 4 + column) = {value[0], value[1]};
+      store_columns(reinterpret_cast<char*>(to + 4), kF32, column, value);
       continue;
     }
-    const RowEnd end = end_row(call, u, row, top, sum);
-    if (column == 0) write_lse(call, u, row, end.lse);
-    write_two(call, u, row, column, end, value[0], value[1]);
+    const RowEnd end = end_row(call, u, at, top, sum);
+    __syncwarp(row_lanes);  // they have read what the next line overwrites
+    if (column == 0) write_lse(call, at, end.lse);
+    write_columns(call, at, column, end, value);
   }
+}
+
+// Until the launch before this one has ended.
+__device__ inline void wait_for_launch(const Call& call) {
+#if __CUDA_ARCH__ >= 900
+  if (call.overlaps) cudaGridDependencySynchronize();
+#endif
 }
 
 // A block of the fixed launch: its share of the line, whatever the lengths of this replay are.
@@ -316,6 +338,9 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
   constexpr Tile kTile = tile_of(kHead, kPrefill);
   extern __shared__ __align__(128) char memory[];
   const Shared<kTile> shared{memory};
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();  // the merge may come and read what it is to do
+#endif
   const Batch& batch = *call.f.kept;
   const Place end = call.work.places[blockIdx.x + 1];
   Place at = call.work.places[blockIdx.x];
@@ -329,10 +354,8 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
     State<kTile> state;
     load_query(call, u, shared);
     attend_keys<T, Code>(call, u, shared, state);
-    if constexpr (kTile.warps_over_keys == 1)
-      finish_rows(call, u, state, part);
-    else
-      join_warps(call, u, shared, state, part);
+    wait_for_launch(call);
+    finish_unit(call, u, shared, state, part);
     __syncthreads();  // before the next unit's q
     at.tile = 0;
     if (last) break;
@@ -341,6 +364,7 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
       if (++at.item < end.item || (at.item == end.item && (end.head > 0 || end.tile > 0))) item = call.work.items[at.item];
     }
   }
+  wait_for_launch(call);  // blocks without work too: this launch ends after the other one
   if (call.work.min_query == 0) clear_rows(call, batch);
 }
 

@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(kScheduleThreads) plan_cascade(const __grid_co
   }
   for (int i = threadIdx.x; i < num_items; i += kScheduleThreads) {
     a.work.items[i] = {0, i * a.work.tokens, min(a.work.tokens, to - from - i * a.work.tokens), 0, shared.keys, tiles};
-    a.work.before[i] = static_cast<int64_t>(i) * tiles;
+    a.work.before[i] = static_cast<int64_t>(i) * (tiles + a.work.unit_cost);
   }
   __syncthreads();
-  deal(a.work, num_items, static_cast<int64_t>(num_items) * tiles);
+  deal(a.work, num_items, static_cast<int64_t>(num_items) * (tiles + a.work.unit_cost));
 }
 
 }  // namespace anyattn::flash::sm80

@@ -17,9 +17,8 @@ Instance instance() {
                                         kTile.shared_bytes());
           },
           [](const Call& call, cudaStream_t stream) {
-            attend<Element, Code, kHead, kPrefill>
-                <<<call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), stream>>>(call);
-            return cudaGetLastError();
+            return launch_after(stream, call.overlaps, call.work.num_blocks, kTile.threads(), kTile.shared_bytes(),
+                                attend<Element, Code, kHead, kPrefill>, call);
           }};
 }
 

@@ -16,6 +16,14 @@ namespace {
 
 using cuda::check;
 
+// In tiles: what a unit costs beside its own, to begin and to end, and the least work of a block, since a cut costs a second start and
+// a merge of all rows. Measured on an H200 (README).
+struct Costs {
+  int unit, least;
+};
+constexpr Costs kDecodeCosts{1, 1}, kPrefillCosts{4, 8};
+constexpr Costs kCascadeCosts{1, 2};  // units of equal length: little to balance
+
 template <bool kPrefill>
 Tile tile_for(const Problem& problem) {
   return tile_of(head_of(std::max(problem.head_size, problem.head_size_v)), kPrefill);
@@ -48,7 +56,8 @@ Work make_work(const Lane& lane, const void* persistent, uint64_t* bytes = nullp
   work.tokens = cut.tokens;
   work.head_units = cut.head_units;
   work.keys = tile.keys;
-  work.min_tiles = kPrefill ? 4 : 1;  // a cut of prefill costs a second start and a merge of all its rows
+  work.unit_cost = (kPrefill ? kPrefillCosts : kDecodeCosts).unit;
+  work.min_cost = (kPrefill ? kPrefillCosts : kDecodeCosts).least;
   work.invariant = problem.invariant;
   work.min_query = lane.min_query;
   work.max_query = lane.max_query;
@@ -58,6 +67,8 @@ Work make_work(const Lane& lane, const void* persistent, uint64_t* bytes = nullp
   work.items = carver.take<Item>(items);
   work.before = carver.take<int64_t>(items);
   work.first = carver.take<int32_t>(lane.limits.max_num_reqs);
+  work.cuts = carver.take<CutUnit>(work.num_blocks);
+  work.num_cuts = carver.take<int32_t>(1);
   if (bytes) *bytes = carver.used();
   return work;
 }
@@ -95,18 +106,10 @@ void update(const Lane& lane, const Update& to, void* stream) {
   check(cudaGetLastError(), "metadata_update");
 }
 
-// Queues the merge; on sm_90 it may begin while the attention launch drains, and waits itself.
-void launch_merge(const Lane& lane, const Call& call, const Tile& tile, int shares, cudaStream_t stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(call.work.num_blocks, shares);
-  config.blockDim = dim3(kMergeThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = lane.device.arch_major >= 9 ? 1 : 0;
-  check(cudaLaunchKernelEx(&config, merge_parts, call, tile.rows, tile.head), "forward");
+void launch_merge(const Lane& lane, const Call& call, const Tile& tile, cudaStream_t stream) {
+  check(launch_after(stream, lane.device.arch_major >= 9, lane.device.num_multiprocessors * kMergeBlocks, kMergeThreads, 0,
+                     merge_parts, call, tile.rows, tile.head),
+        "forward");
 }
 
 Call make_call(const Problem& problem, const Forward& f, const Work& work) {
@@ -131,7 +134,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   const Call call = make_call(problem, f, make_work<kPrefill>(lane, f.persistent));
   const auto on = static_cast<cudaStream_t>(stream);
   check(instance_for<kPrefill>(problem).launch(call, on), "forward");
-  if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), tile_for<kPrefill>(problem).rows / 4, on);
+  if (!problem.invariant) launch_merge(lane, call, tile_for<kPrefill>(problem), on);
 }
 
 // The pass over a shared prefix: prefill's kernel and merge with a schedule of their own.
@@ -140,6 +143,8 @@ CascadeParts cascade_parts(const Lane& lane, const void* persistent, Work& work,
   uint64_t used = 0;
   work = make_work<true>(lane, persistent, &used);
   work.min_query = 1;  // rows that no request owns are another lane's
+  work.unit_cost = kCascadeCosts.unit;
+  work.min_cost = kCascadeCosts.least;
   Carver carver(const_cast<void*>(persistent));
   carver.take<char>(used);
   CascadeParts parts{};
@@ -187,9 +192,10 @@ void cascade_forward(const Lane& lane, const Forward& f, void* stream) {
   call.f.sinks = nullptr;  // counted with the other keys
   call.mask = {kNonCausal, -1, -1};
   call.takes = parts.takes;
+  call.overlaps = lane.device.arch_major >= 9;
   const auto on = static_cast<cudaStream_t>(stream);
   check(instance_for<true>(lane.problem).launch(call, on), "forward");
-  launch_merge(lane, call, tile_for<true>(lane.problem), 8, on);  // one round of blocks where there is nothing to merge
+  launch_merge(lane, call, tile_for<true>(lane.problem), on);
 }
 
 template <bool kPrefill>

@@ -2,7 +2,6 @@
 // What a launch of the general path is given. Included by its host code and kernels.
 #pragma once
 
-#include "cascade.h"
 #include "params.h"
 #include "sm80/work.h"
 
@@ -19,6 +18,8 @@ struct Call {
   float soft_cap;  // 0: none
   // The pass over a shared prefix: [token], 1 where a row takes part; out and lse of such rows hold the result of their other keys.
   const uint8_t* takes;  // null in all other calls
+  // 1: the launch may begin while the one before it drains, and waits itself before it reads or writes out and lse (sm_90).
+  int overlaps;
 
   // Something is added to or done with a scaled score.
   ANYATTN_FLASH_BOTH bool biased() const { return soft_cap != 0 || alibi != kAlibiNone; }

@@ -6,47 +6,71 @@
 
 namespace anyattn::flash::sm80 {
 
-inline constexpr int kMergeThreads = 128;
+inline constexpr int kMergeThreads = 128, kMergeBlocks = 8;  // a multiprocessor holds that many at once
 
-// Blocks (b, share): rows share, share + shares, ... of the unit that begins in block b of the attention launch and goes on in the
-// next. Launched so that it may begin while that launch drains (sm_90).
-__global__ void __launch_bounds__(kMergeThreads) merge_parts(const __grid_constant__ Call call, int rows, int head) {
-  const Place own = call.work.places[blockIdx.x], next = call.work.places[blockIdx.x + 1];
+__device__ inline float warp_max(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ inline float warp_sum(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+
+// Warps take rows of the units that were cut, in turn: a row's pieces are independent loads, and few loads wait for another. Launched
+// so that it may begin beside the attention launch (sm_90): what it is to do is known before that ends.
+__global__ void __launch_bounds__(kMergeThreads, kMergeBlocks)
+    merge_parts(const __grid_constant__ Call call, int rows, int head) {
+  constexpr int kWarps = kMergeThreads / 32, kSteps = 4;  // of 64 columns
+  const auto wait = [] {
 #if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // blocks without work too: this launch ends after the other one
+    cudaGridDependencySynchronize();
 #endif
-  if (own.merge_last == 0) return;
-  const Unit u = unit_of(call, *call.f.kept, next.first, next.head, 0, 0);
-  const int count = own.merge_last - static_cast<int>(blockIdx.x) + 1, floats = head + 4;
-  const auto part = [&](int i, int row) {  // a unit's first piece stands in its block's second place
-    return call.part(2 * (static_cast<int64_t>(blockIdx.x) + i) + (i == 0), rows * floats) + row * floats;
   };
-  for (int row = blockIdx.y; row < u.tokens * u.heads; row += gridDim.y) {
-    if (!is_written(call, u, row)) continue;
-    float top = cuda::kMinusInfinity, sum = 0;
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) top = fmaxf(top, part(i, row)[0]);
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) {
-      const float2 state = *reinterpret_cast<const float2*>(part(i, row));
-      sum += state.x == cuda::kMinusInfinity ? 0 : state.y * cuda::exp2_fast(state.x - top);
-    }
-    const RowEnd end = end_row(call, u, row, top, sum);
-    if (call.takes) __syncthreads();  // all have read what the next line overwrites
-    if (threadIdx.x == 0) write_lse(call, u, row, end.lse);
-    for (int column = 2 * threadIdx.x; column < call.head_size_v; column += 2 * kMergeThreads) {
-      float value[2] = {0, 0};
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) {
-        const float* from = part(i, row);
-        const float weight = from[0] == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(from[0] - top);
-        const float2 o = *reinterpret_cast<const float2*>(from + 4 + column);
-        value[0] += weight * o.x;
-        value[1] += weight * o.y;
+  const int lane = threadIdx.x % 32, all = *call.work.num_cuts * rows, floats = head + 4;
+  for (int i = blockIdx.x * kWarps + threadIdx.x / 32; i < all; i += gridDim.x * kWarps) {
+    const CutUnit cut = call.work.cuts[i / rows];
+    const int row = i % rows;
+    const Unit u = unit_of(call, *call.f.kept, cut.item, cut.head, 0, 0);
+    const RowPlace at = place_of(u, row);
+    if (!is_written(call, u, row, at)) continue;
+    wait();
+    const auto part = [&](int piece) {  // a unit's first piece stands in its block's second place
+      return call.part(2 * (static_cast<int64_t>(cut.block) + piece) + (piece == 0), rows * floats) + row * floats;
+    };
+    const auto state_of = [&](int piece) {
+      return piece < cut.pieces ? *reinterpret_cast<const float2*>(part(piece)) : float2{cuda::kMinusInfinity, 0};
+    };
+    float2 state = state_of(lane);
+    float top = state.x, sum = 0, value[kSteps][2] = {};
+    for (int piece = lane + 32; piece < cut.pieces; piece += 32) top = fmaxf(top, *part(piece));
+    top = warp_max(top);
+    for (int first = 0; first < cut.pieces; first += 32) {
+      if (first > 0) state = state_of(first + lane);
+      const float weight = state.x == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(state.x - top);  // of piece first + lane
+      sum += weight * state.y;
+      const int pieces = min(32, cut.pieces - first);
+#pragma unroll 4
+      for (int n = 0; n < pieces; ++n) {
+        const float* from = part(first + n) + 4 + 2 * lane;
+        const float of = __shfl_sync(0xffffffffu, weight, n);
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          if (64 * step >= head) continue;
+          const float2 o = *reinterpret_cast<const float2*>(from + 64 * step);
+          value[step][0] += of * o.x;
+          value[step][1] += of * o.y;
+        }
       }
-      write_two(call, u, row, column, end, value[0], value[1]);
     }
+    const RowEnd end = end_row(call, u, at, top, warp_sum(sum));
+    __syncwarp();  // all have read what the next line overwrites
+    if (lane == 0) write_lse(call, at, end.lse);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step)
+      if (64 * step < head) write_columns(call, at, 64 * step + 2 * lane, end, value[step]);
   }
+  wait();  // warps without work too: this launch ends after the other one
 }
 
 }  // namespace anyattn::flash::sm80

@@ -46,14 +46,22 @@ __device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item&
   return u;
 }
 
-__device__ inline float* lse_of(const Call& call, const Unit& u, int row) {
-  return call.f.lse + (u.first_row + row / u.heads) * call.f.lse_token_stride +
-         (u.first_head + row % u.heads) * call.f.lse_head_stride;
+// Where a row of the unit stands in q, out and lse.
+struct RowPlace {
+  int64_t token;
+  int head;
+};
+__device__ inline RowPlace place_of(const Unit& u, int row) {
+  return {u.first_row + row / u.heads, u.first_head + row % u.heads};
+}
+
+__device__ inline float* lse_of(const Call& call, const RowPlace& at) {
+  return call.f.lse + at.token * call.f.lse_token_stride + at.head * call.f.lse_head_stride;
 }
 
 // Rows of the tile past the unit's, and those that no shared prefix concerns, are not written.
-__device__ inline bool is_written(const Call& call, const Unit& u, int row) {
-  return row < u.tokens * u.heads && (!call.takes || call.takes[u.first_row + row / u.heads]);
+__device__ inline bool is_written(const Call& call, const Unit& u, int row, const RowPlace& at) {
+  return row < u.tokens * u.heads && (!call.takes || call.takes[at.token]);
 }
 
 // What a row's sums are multiplied by, its natural log-sum-exp, the sink counted in both, and where other keys' result stands in out
@@ -61,9 +69,9 @@ __device__ inline bool is_written(const Call& call, const Unit& u, int row) {
 struct RowEnd {
   float scale, lse, keep = 0;
 };
-__device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float top, float sum) {
+__device__ inline RowEnd end_row(const Call& call, const Unit& u, const RowPlace& at, float top, float sum) {
   if (call.takes) {
-    const float other = *lse_of(call, u, row) / call.f.lse_factor * kLog2e, highest = fmaxf(top, other);
+    const float other = *lse_of(call, at) / call.f.lse_factor * kLog2e, highest = fmaxf(top, other);
     if (highest == cuda::kMinusInfinity) return {0, highest};
     const float own = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest), kept = cuda::exp2_fast(other - highest);
     const float total = sum * own + kept;
@@ -71,7 +79,7 @@ __device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float
   }
   float shrink = 1;
   if (call.f.sinks) {
-    const float sink = call.f.sinks[u.first_head + row % u.heads] * kLog2e, highest = fmaxf(top, sink);
+    const float sink = call.f.sinks[at.head] * kLog2e, highest = fmaxf(top, sink);
     if (highest == cuda::kMinusInfinity) return {0, highest};
     shrink = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest);
     sum = sum * shrink + cuda::exp2_fast(sink - highest);
@@ -81,17 +89,26 @@ __device__ inline RowEnd end_row(const Call& call, const Unit& u, int row, float
   return {u.v_scale * shrink / sum, (top + cuda::log2_fast(sum)) * kLn2};
 }
 
-__device__ inline void write_lse(const Call& call, const Unit& u, int row, float lse) {
-  if (call.f.lse) *lse_of(call, u, row) = lse * call.f.lse_factor;
+__device__ inline void write_lse(const Call& call, const RowPlace& at, float lse) {
+  if (call.f.lse) *lse_of(call, at) = lse * call.f.lse_factor;
 }
 
-__device__ inline void store_two(char* row, int dtype, int column, float first, float second) {
-  if (dtype == kBF16)
-    *reinterpret_cast<uint32_t*>(row + 2 * column) = cuda::pack2<__nv_bfloat16>(first, second);
-  else if (dtype == kF16)
-    *reinterpret_cast<uint32_t*>(row + 2 * column) = cuda::pack2<__half>(first, second);
+// kCount neighbouring columns of a row of out; rows lie at multiples of 16 bytes.
+template <int kCount>
+__device__ void store_columns(char* row, int dtype, int column, const float (&x)[kCount]) {
+  if (dtype == kF32) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 2) *reinterpret_cast<float2*>(row + 4 * (column + i)) = {x[i], x[i + 1]};
+    return;
+  }
+  uint32_t two[kCount / 2];
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i)
+    two[i] = dtype == kBF16 ? cuda::pack2<__nv_bfloat16>(x[2 * i], x[2 * i + 1]) : cuda::pack2<__half>(x[2 * i], x[2 * i + 1]);
+  if constexpr (kCount == 8)
+    *reinterpret_cast<uint4*>(row + 2 * column) = {two[0], two[1], two[2], two[3]};
   else
-    *reinterpret_cast<float2*>(row + 4 * column) = {first, second};
+    *reinterpret_cast<uint32_t*>(row + 2 * column) = two[0];
 }
 
 __device__ inline float2 load_two(const char* row, int dtype, int column) {
@@ -100,20 +117,18 @@ __device__ inline float2 load_two(const char* row, int dtype, int column) {
   return *reinterpret_cast<const float2*>(row + 4 * column);
 }
 
-// Two neighbouring columns of a row of out; columns past head_size_v are the tile's, not the tensor's.
-__device__ inline void write_two(const Call& call, const Unit& u, int row, int column, const RowEnd& end, float first,
-                                 float second) {
+// Columns [column, column + kCount) of a row as it ends; columns past head_size_v are the tile's, not the tensor's.
+template <int kCount>
+__device__ void write_columns(const Call& call, const RowPlace& at, int column, const RowEnd& end, float (&x)[kCount]) {
   if (column >= call.head_size_v) return;
-  first *= end.scale;
-  second *= end.scale;
-  char* to = call.f.out.data + (u.first_row + row / u.heads) * call.f.out.token_bytes +
-             (u.first_head + row % u.heads) * call.f.out.head_bytes;
-  if (call.takes) {
-    const float2 other = load_two(to, call.out_dtype, column);
-    first += end.keep * other.x;
-    second += end.keep * other.y;
+  char* to = call.f.out.data + at.token * call.f.out.token_bytes + at.head * call.f.out.head_bytes;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {
+    const float2 other = call.takes ? load_two(to, call.out_dtype, column + i) : float2{0, 0};
+    x[i] = x[i] * end.scale + end.keep * other.x;
+    x[i + 1] = x[i + 1] * end.scale + end.keep * other.y;
   }
-  store_two(to, call.out_dtype, column, first, second);
+  store_columns(to, call.out_dtype, column, x);
 }
 
 // Rows past the last request: 0 and -inf.
@@ -124,7 +139,7 @@ __device__ inline void clear_rows(const Call& call, const Batch& batch) {
     const int64_t token = i / heads, head = i % heads;
     char* row = call.f.out.data + token * call.f.out.token_bytes + head * call.f.out.head_bytes;
     for (int column = 2 * threadIdx.x; column < call.head_size_v; column += 2 * blockDim.x)
-      store_two(row, call.out_dtype, column, 0, 0);
+      store_columns(row, call.out_dtype, column, {0.f, 0.f});
     if (threadIdx.x == 0 && call.f.lse)
       call.f.lse[token * call.f.lse_token_stride + head * call.f.lse_head_stride] = cuda::kMinusInfinity;
   }

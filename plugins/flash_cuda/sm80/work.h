@@ -7,17 +7,24 @@
 
 #include "params.h"
 
+#ifdef __CUDACC__
+#define ANYATTN_FLASH_BOTH __host__ __device__
+#else
+#define ANYATTN_FLASH_BOTH
+#endif
+
 namespace anyattn::flash::sm80 {
 
-// One size of block. Warps stand side by side over rows or over keys, 16 rows a warp.
+// One size of block. Warps stand side by side over rows or over keys.
 struct Tile {
-  int head;  // columns of q, k and v, zero-filled from head_size on: a multiple of 64
-  int rows;  // 16 * warps over rows
-  int keys;  // a step, twice in flight
+  int head;       // columns of q, k and v, zero-filled from head_size on: a multiple of 64
+  int rows;       // warp_rows * warps over rows
+  int warp_rows;  // a multiple of 16
+  int keys;       // a step, twice in flight
   int warps_over_keys;
   int blocks;  // a multiprocessor is asked to hold
 
-  constexpr int warps() const { return rows / 16 * warps_over_keys; }
+  constexpr int warps() const { return rows / warp_rows * warps_over_keys; }
   constexpr int threads() const { return 32 * warps(); }
   constexpr int row_bytes() const { return head * 2; }
   constexpr int query_bytes() const { return rows * row_bytes(); }
@@ -28,14 +35,14 @@ struct Tile {
 
 // Each fits into the 99 KiB of sm_86 and sm_89.
 inline constexpr Tile kDecodeTiles[] = {
-    {64, 16, 64, 4, 4},   // four warps share the keys, so that each key is read once; 36 KiB
-    {128, 16, 64, 4, 3},  // 70 KiB: three blocks keep 96 KiB of keys in flight on sm_90
-    {256, 16, 32, 2, 3},  // 16 keys a warp are one operand of P V: two warps
+    {64, 16, 16, 64, 4, 4},   // four warps share the keys, so that each key is read once; 36 KiB
+    {128, 16, 16, 64, 4, 3},  // 70 KiB: three blocks keep 96 KiB of keys in flight on sm_90
+    {256, 16, 16, 32, 2, 3},  // 16 keys a warp are one operand of P V: two warps
 };
 inline constexpr Tile kPrefillTiles[] = {
-    {64, 128, 64, 1, 2},   // 50 KiB
-    {128, 128, 64, 1, 2},  // 98 KiB; 16 rows a warp: 32 scores and 64 sums a thread
-    {256, 64, 32, 1, 1},   // 97 KiB; 128 sums a thread leave room for one block
+    {64, 128, 32, 64, 1, 2},   // 50 KiB; 32 rows a warp: each key leaves shared memory half as often as with 16
+    {128, 128, 32, 64, 1, 2},  // 98 KiB; 64 scores and 128 sums a thread
+    {256, 64, 16, 32, 1, 1},   // 97 KiB; 128 sums a thread leave room for one block
 };
 
 // The smallest head size with a tile that holds `size` columns; 0: none.
@@ -69,10 +76,15 @@ struct Item {
 };
 
 // Where a block begins: unit (item, head unit) and a tile in it; it ends where the next one begins. Item num_items is the end.
-// merge_last > 0: the unit in which the next block begins was begun in this one, and ends in block merge_last.
 struct Place {
-  int32_t item, head, tile, merge_last;
+  int32_t item, head, tile, reserved;
   Item first;  // a copy of the item, so that the first keys are one load away
+};
+
+// A unit that is cut: its pieces stand in blocks [block, block + pieces).
+struct CutUnit {
+  int32_t block, pieces, head, reserved;
+  Item item;
 };
 
 // All a lane's launches know beside the call. Pointers into the persistent block.
@@ -82,13 +94,18 @@ struct Work {
   int tokens;      // query tokens in a unit
   int head_units;  // units over all heads
   int keys;        // a tile
-  int min_tiles;   // least work of a block
+  int unit_cost;   // of a unit beside its tiles, in tiles
+  int min_cost;    // least work of a block, in tiles
   int invariant;   // 1: a unit is never cut
   int min_query, max_query;
   Place* places;    // [num_blocks + 1]
   Item* items;      // [max items]
-  int64_t* before;  // [max items], tiles of the items before
+  int64_t* before;  // [max items], cost of a head unit of the items before
   int32_t* first;   // [max_num_reqs], first item of a request
+  CutUnit* cuts;    // [num_blocks], in any order
+  int32_t* num_cuts;
+
+  constexpr int cost_of(const Item& item) const { return item.tiles + unit_cost; }
 };
 
 // A row of a partial result in scratch: maximum (base 2), sum, two of padding, then `head` unscaled outputs.
