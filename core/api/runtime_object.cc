@@ -6,6 +6,7 @@
 #include "api/library_path.h"
 #include "config/names.h"
 #include "config/read.h"
+#include "config/tighten.h"
 #include "device/cpu_facts.h"
 #include "device/status_error.h"
 #include "log/log.h"
@@ -105,7 +106,10 @@ void Runtime::reload() {
   options.config_path = options_.config_path ? config_path_.c_str() : nullptr;
   options.backend = options_.backend ? backend_.c_str() : nullptr;
   options.log_level = options_.log_level ? log_level_.c_str() : nullptr;
-  const auto next = std::make_shared<Generation>(load_config(options), services_, before->source.registry().generation() + 1);
+  config::Config changed = load_config(options);
+  const std::string loosened = config::loosened(before->config, changed);
+  if (!loosened.empty()) throw config::ConfigError(loosened);
+  const auto next = std::make_shared<Generation>(std::move(changed), services_, before->source.registry().generation() + 1);
   const std::vector<std::shared_ptr<const registry::OpenPlugin>> open = before->source.registry().open_plugins();
   for (const registry::Snapshot::Plugin& plugin : before->source.registry().snapshot().plugins)
     if (plugin.state != registry::State::kListed) next->source.require_still_opens(plugin.id, plugin.path);

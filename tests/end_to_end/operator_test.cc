@@ -154,3 +154,35 @@ TEST_CASE("a_linked_configuration_searches_beside_the_link") {
   CHECK(contains(cli({"list", "--config", dir / "config.yaml"}).out, "FAKE_GOOD"));
   CHECK_FALSE(contains(cli({"list", "--config", dir / "data/config.yaml"}).out, "FAKE_GOOD"));
 }
+
+TEST_CASE("verdicts_are_listed_explained_and_cleared") {
+  TempDir dir;
+  std::filesystem::create_directories(dir / "plugins");
+  const std::string good = std::string(ANYATTN_TEST_DIR) + "/fake_plugins/good/anyattn_good";
+  for (const char* end : {".so", ".yaml"}) std::filesystem::copy_file(good + end, (dir / "plugins/anyattn_good") + end);
+  const std::string config =
+      dir.write("config.yaml",
+                "version: 1\nplugins: {search: [plugins], entries: [{id: org.anyattn.fake.good, required: true}]}\n"
+                "probe: {cache: verdicts}\n");
+  const auto verdicts = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "verdicts");
+    words.insert(words.end(), {"--config", config});
+    return cli(words);
+  };
+  REQUIRE(cli({"list", "--config", config}).code == 0);
+  CHECK(contains(verdicts({"list"}).out, "org.anyattn.fake.good"));
+  CHECK(contains(verdicts({"why", "org.anyattn.fake.good"}).out, "ok"));
+  CHECK(verdicts({"clear", "org.anyattn.fake.other"}).code == 0);  // nothing of it to clear
+  CHECK(contains(verdicts({"list"}).out, "org.anyattn.fake.good"));
+  CHECK(verdicts({"clear", "org.anyattn.fake.good"}).code == 0);
+  CHECK_FALSE(contains(verdicts({"list"}).out, "org.anyattn.fake.good"));
+}
+
+TEST_CASE("a_key_exported_again_is_the_public_half_that_was_written") {
+  TempDir dir;
+  REQUIRE(cli({"key", "new", dir / "vendor"}).code == 0);
+  const Result exported = cli({"key", "export", dir / "vendor.key"});
+  CHECK(exported.code == 0);
+  CHECK(exported.out == anyattn::testing::read_file(dir / "vendor.pub"));
+  CHECK_FALSE(contains(exported.out, "PRIVATE"));
+}

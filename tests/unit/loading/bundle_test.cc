@@ -182,6 +182,25 @@ TEST_CASE("the_newer_of_two_bundles_of_one_id_is_used_and_the_other_is_named") {
   CHECK(found.candidates[0].version == "1.10");
 }
 
+// One plugin, a bundle a target: the manifest says which one this machine takes, and the others say why not.
+TEST_CASE("of_one_id_with_many_targets_the_one_for_this_machine_is_used") {
+  Shop shop;
+  const fs::path arm = shop.add("good", "a", "1.12"), cpu = shop.add("good", "b", "1.11");
+  shop.add("good", "c", "1.10");
+  anyattn::config::Manifest manifest = manifest_of(arm);
+  manifest.target.machine = "aarch64";
+  shop.write_manifest(arm, manifest);
+  manifest = manifest_of(cpu);
+  manifest.target.needs_cpu = ANYATTN_CPU_AVX512;
+  shop.write_manifest(cpu, manifest);
+  const Found found = shop.discover();
+  REQUIRE(found.candidates.size() == 1);
+  CHECK(found.candidates[0].version == "1.10");
+  REQUIRE(found.skips.size() == 2);
+  fakes::check_parts(anyattn::discovery::text(found.skips[0]), {"a/anyattn_good.so", "its bundle is for aarch64"});
+  fakes::check_parts(anyattn::discovery::text(found.skips[1]), {"b/anyattn_good.so", "needs a processor with avx512"});
+}
+
 TEST_CASE("a_newer_bundle_takes_the_place_of_one_with_another_library_of_the_same_name") {
   for (const std::string fake : {"private_a", "openmp_gnu"}) {
     for (const bool newer_first : {false, true}) {

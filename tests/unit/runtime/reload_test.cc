@@ -198,6 +198,22 @@ TEST_CASE("what_does_not_load_changes_nothing_and_says_why") {
   CHECK(OneRow(runtime).call() == 2);
 }
 
+TEST_CASE("a_reload_that_would_loosen_what_is_trusted_is_refused") {
+  const Rollout rollout;
+  rollout.install("version_one");
+  const anyattn::Runtime runtime = rollout.open();
+  OneRow row(runtime);
+  const uint64_t before = runtime.generation();
+  std::ofstream(rollout.config(), std::ios::app) << "trust: {level: none}\n";
+  CHECK(failure_text(runtime) == "");
+  rollout.write_config("");
+  std::ofstream(rollout.config()) << "version: 1\nplugins: {search: [plugins]}\nprobe: {enabled: false}\n";
+  const std::string refused = failure_text(runtime);
+  CHECK_MESSAGE(holds(refused, "probe.enabled is false, this process runs with true; a reload only tightens"), refused);
+  CHECK(runtime.generation() > before);  // the first of the two
+  CHECK(row.call() == 1);
+}
+
 TEST_CASE("the_number_of_contents_a_process_opens_of_one_plugin_is_bounded") {
   // Contents are counted a process: other tests of this program opened two of this plugin already, perhaps.
   const Rollout rollout(", max_contents: 4");
