@@ -128,7 +128,9 @@ AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
     return;
   }
   const int64_t wanted = all / tile.min_tiles;
-  const int used = wanted < 1 ? 1 : wanted > lane.slots ? lane.slots : (int)wanted;
+  int used = wanted < 1 ? 1 : wanted > lane.slots ? lane.slots : (int)wanted;
+  // Wide rows are dear to cut: no more programs than leave the longest as long, so that equal requests end where programs do.
+  if (cfg.latent && all > 0) used = (int)((all - 1) / ((all - 1) / used + 1) + 1);
   for (int s = thread(); s <= lane.slots; s += num_threads()) {
     Place place;
     place.item = num_items;
