@@ -140,8 +140,7 @@ void check_mla_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& pla
 
 // Units of up to kBlockRows rows, all heads of a kv head together up to kMaxRows of them: K and V are then read once.
 void cut_rows(const Host& host, Plan& plan) {
-  const uint32_t group = plan.num_q_heads / plan.num_kv_heads;
-  if (group == 0) return;  // refused before
+  const uint32_t group = plan.num_q_heads / plan.num_kv_heads;  // 1 or more: check_kv_heads() let them through
   const uint32_t pieces = (group + kMaxRows - 1) / kMaxRows;
   plan.unit_heads = (group + pieces - 1) / pieces;
   plan.head_units = plan.num_kv_heads * ((group + plan.unit_heads - 1) / plan.unit_heads);
