@@ -40,6 +40,17 @@ struct Mbarrier {
 // After init, before another thread or the copy engine uses the barriers; a __syncthreads follows.
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
+// One lane of a warp that is here as a whole: the compiler sees that there is one, and takes its addresses as they are.
+__device__ __forceinline__ bool one_lane() {
+  uint32_t chosen;
+  asm volatile(
+      "{\n.reg .pred one;\n"
+      "elect.sync _|one, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, one;\n}"
+      : "=r"(chosen));
+  return chosen != 0;
+}
+
 // Ordinary stores to shared memory become visible to the copy engine and to wgmma; each writing thread, before the barrier.
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -134,3 +134,19 @@ TEST_CASE("decode_cut_gives_each_chunk_to_one_line_and_counts_pieces_right") {
   }
   CHECK(cut_units > 100);
 }
+
+TEST_CASE("divisor_gives_exact_quotients") {
+  std::mt19937 random(11);
+  for (int by = 1; by < 5000; ++by) {
+    const anyattn::cuda::Divisor divisor(by);
+    bool right = true;
+    for (int n : {0, 1, by - 1, by, by + 1, 0x7fffffff, 0x7fffffff / by * by, 0x7fffffff / by * by - 1})
+      right = right && divisor.quotient(n) == n / by;
+    for (int i = 0; i < 20; ++i) {
+      const int n = static_cast<int>(random() >> 1) / by * by - (i % 2);
+      right = right && (n < 0 || divisor.quotient(n) == n / by);
+    }
+    INFO("by ", by);
+    REQUIRE(right);
+  }
+}

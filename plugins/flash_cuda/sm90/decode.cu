@@ -75,6 +75,9 @@ int longest_query(const Device& device, const Problem& problem) {
   return sm90_decode_lacks(device, problem) ? 0 : std::max(1, kMaxRows / heads_of(problem));
 }
 
+// Blocks of the launch, in clusters of two: an odd multiprocessor is left out.
+int ranks_of(const Lane& lane) { return std::max(2, lane.device.num_multiprocessors / 2 * 2); }
+
 // The lane's part of the persistent block.
 struct Parts {
   Line* lines;
@@ -85,7 +88,7 @@ struct Parts {
   uint64_t bytes;
 };
 Parts parts_of(const Lane& lane, void* persistent) {
-  const int ranks = lane.device.num_multiprocessors, reqs = lane.limits.max_num_reqs;
+  const int ranks = ranks_of(lane), reqs = lane.limits.max_num_reqs;
   const uint64_t items = static_cast<uint64_t>(reqs) + static_cast<uint64_t>(lane.limits.max_num_tokens / tokens_of(lane));
   Carver carver(persistent);
   Parts parts{};
@@ -101,10 +104,9 @@ Parts parts_of(const Lane& lane, void* persistent) {
 // Scratch: pieces of units, then tickets for calls that have no set of counters.
 uint64_t pieces_bytes(const Lane& lane) {
   const int row = lane.problem.head_size + kPartPad;
-  return 2ull * static_cast<uint64_t>(lane.device.num_multiprocessors) * static_cast<uint64_t>(rows_of(lane) * row) *
-         sizeof(float);
+  return 2ull * static_cast<uint64_t>(ranks_of(lane)) * static_cast<uint64_t>(rows_of(lane) * row) * sizeof(float);
 }
-uint64_t tickets_bytes(const Lane& lane) { return static_cast<uint64_t>(lane.device.num_multiprocessors) * sizeof(uint32_t); }
+uint64_t tickets_bytes(const Lane& lane) { return static_cast<uint64_t>(ranks_of(lane)) * sizeof(uint32_t); }
 
 Memory memory(const Lane& lane) { return {pieces_bytes(lane) + tickets_bytes(lane), parts_of(lane, nullptr).bytes}; }
 
@@ -130,7 +132,7 @@ void update(const Lane& lane, const Update& u, void* stream) {
   args.max_query = lane.max_query;
   args.tokens = tokens_of(lane);
   args.num_heads = lane.problem.num_kv_heads * slices_of(lane.problem);
-  args.ranks = lane.device.num_multiprocessors;
+  args.ranks = ranks_of(lane);
   args.chunks_per_block = lane.problem.block_size / kChunk;
   args.min_chunks = kMinChunks;
   args.unit_cost = kUnitChunks;
@@ -165,7 +167,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.lines = parts.lines;
   args.items = parts.items;
   args.parts = static_cast<float*>(f.scratch);
-  args.tickets = parts.tickets + f.counter_set * lane.device.num_multiprocessors;
+  args.tickets = parts.tickets + f.counter_set * ranks_of(lane);
   if (f.counter_set < 0) {  // more blocks of scratch than sets: this call's own, cleared before it
     args.tickets = reinterpret_cast<uint32_t*>(static_cast<char*>(f.scratch) + pieces_bytes(lane));
     check(cudaMemsetAsync(args.tickets, 0, tickets_bytes(lane), static_cast<cudaStream_t>(stream)), "forward");
@@ -185,22 +187,25 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.soft_cap = lane.problem.soft_cap;
   args.mask = mask_of(lane.problem);
   args.group = heads_of(lane.problem);
+  args.inverse_group = 256 / args.group + 1;
   args.rows = rows_of(lane);
   args.slices = slices_of(lane.problem);
   args.num_heads = lane.problem.num_kv_heads * args.slices;
-  args.chunks_per_block = lane.problem.block_size / kChunk;
+  args.chunks_per_block = cuda::Divisor(lane.problem.block_size / kChunk);
   args.depth = depth_of(lane);
   args.invariant = lane.problem.invariant;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {2, 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(lane.device.num_multiprocessors));
+  config.gridDim = dim3(static_cast<unsigned>(ranks_of(lane)));
   config.blockDim = dim3(static_cast<unsigned>(warps_of(lane.problem.head_size) * 32));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes(lane, args.depth));
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   check(cudaLaunchKernelEx(&config, kernel_of(lane), map_of(lane, f, f.k), map_of(lane, f, f.v), args), "forward");
 }
 

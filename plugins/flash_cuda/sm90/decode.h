@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "cuda_common/divisor.h"
 #include "visible.cuh"
 
 namespace anyattn::flash::sm90 {
@@ -65,23 +66,29 @@ struct PlanArgs {
 };
 
 struct DecodeArgs {
+  // What a block needs first stands together: a line of the constants that is not there yet costs as much as a load.
   const Line* lines;
   const Item* items;
+  cuda::Divisor chunks_per_block;
+  int rows, num_heads;
+  int depth;      // chunks on their way for a warp
+  int slices;     // units a kv head: its query heads are more than a unit's rows
+  int invariant;  // 1: sums in an order that depends on the row alone
+  Rows q;
+  int group;
+  int inverse_group;  // of a row: its token is row * inverse_group >> 8
+  float softmax_scale, soft_cap;
+  Mask mask;
+  int scales_per_head;
+  const float *k_scale, *v_scale;  // [1] or [num_kv_heads], of 8-bit codes; null: 1
   float* parts;       // [ranks][2][rows][head_size + 4]: of a unit that began earlier, that goes on; outputs, maximum, sum
   uint32_t* tickets;  // [ranks], zero between calls: pieces done of the unit that goes on from a line
-  Rows q, out;
+  Rows out;
   float* lse;
   int64_t lse_token_stride, lse_head_stride;
   float lse_factor;
   const float* sinks;
-  const float *k_scale, *v_scale;  // [1] or [num_kv_heads], of 8-bit codes; null: 1
-  float softmax_scale, soft_cap;
-  Mask mask;
-  int group, rows, num_heads, chunks_per_block;
-  int slices;  // units a kv head: its query heads are more than a unit's rows
-  int scales_per_head, out_dtype;
-  int depth;      // chunks on their way for a warp
-  int invariant;  // 1: sums in an order that depends on the row alone
+  int out_dtype;
 };
 
 // Warps of a block. Sums of eight warps over wide heads do not fit beside the ring, and four of their chunks are as many bytes.
@@ -93,7 +100,10 @@ constexpr int segment_bytes(int row_bytes) { return row_bytes % 128 == 0 ? 128 :
 inline constexpr int kStagePad = 8;  // floats after a row where warps meet: rows of a fragment lie in other banks
 inline constexpr int kPartPad = 4;   // after a row of a piece: its maximum and sum
 constexpr int chunk_bytes(int row_bytes) { return 2 * kChunk * row_bytes; }
-constexpr int staged_bytes(int head_size, int rows) { return warps_of(head_size) * rows * (head_size + kStagePad + 2) * 4; }
+// Of each warp, and of the other block of the cluster.
+constexpr int staged_bytes(int head_size, int rows) {
+  return (warps_of(head_size) + 1) * rows * (head_size + kStagePad + 2) * 4;
+}
 // 1024 to align, 512 of barriers.
 constexpr int decode_shared_bytes(int head_size, int row_bytes, int rows, int depth) {
   return 1024 + warps_of(head_size) * depth * chunk_bytes(row_bytes) + query_bytes(head_size) + staged_bytes(head_size, rows) +

@@ -2,8 +2,10 @@
 // Decode on sm_90: each block works off a line of chunks, in one launch. Included by the units of decode_instances.txt.
 //
 // Every warp is a pipeline of its own: it takes every eighth (fourth) chunk of 16 keys, its copies come through the copy engine into
-// its own ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends; the pieces of a unit
-// that is cut meet in scratch, and the block that comes last merges them, in the order of the keys.
+// its own ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends. Where both pieces of a
+// unit are of one cluster of two blocks, the second stores its own into the shared memory of the first; other pieces meet in scratch,
+// and the block that comes last merges them, in the order of the keys. What runs once a unit stands once in the text: code that is not
+// in a multiprocessor's cache costs more than its instructions.
 //   q [tokens of the unit x heads of the unit, 16 rows at most] | S = Q K^T: m16n8k16, n over keys | O += P V: k over keys
 // Codes of 8 bits become float16, which holds them all; q is scaled by a power of 2 a row so that float16 holds it, and P by 2^15.
 // Shared memory: ring of warps * depth * 16 * 2 rows (192 KiB at head size 128, 16 bits, depth 3; 35 bytes a nanosecond and
@@ -12,6 +14,7 @@
 
 #include <type_traits>
 
+#include "cuda_common/cluster.cuh"
 #include "cuda_common/convert.cuh"
 #include "cuda_common/mma_sm80.cuh"
 #include "cuda_common/softmax.cuh"
@@ -22,6 +25,7 @@
 
 namespace anyattn::flash::sm90 {
 
+inline constexpr int kAtOnce = 8;  // pieces that one wait brings a thread
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // Hands on what the block stored before its last barrier, and takes over what holders of earlier tickets did: the barrier after this
@@ -56,13 +60,16 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   char* const ring = shared + warp * a.depth * 2 * kPlane;
   uint4* const queries = reinterpret_cast<uint4*>(shared + kWarps * a.depth * 2 * kPlane);  // [step][lane]: fragments
   float* const staged = reinterpret_cast<float*>(shared + kWarps * a.depth * 2 * kPlane + query_bytes(kHead));
-  float2* const states = reinterpret_cast<float2*>(staged + kWarps * a.rows * kPitch);
-  cuda::Mbarrier* const all_barriers = reinterpret_cast<cuda::Mbarrier*>(states + kWarps * a.rows);
+  float2* const states = reinterpret_cast<float2*>(staged + (kWarps + 1) * a.rows * kPitch);
+  cuda::Mbarrier* const all_barriers = reinterpret_cast<cuda::Mbarrier*>(states + (kWarps + 1) * a.rows);
   cuda::Mbarrier* const barriers = all_barriers + warp * a.depth;
   __shared__ uint32_t ticket;
+  __shared__ cuda::Mbarrier other_landed;  // the piece of the cluster's other block
   if (lane < a.depth) barriers[lane].init(1);
+  if (threadIdx.x == 0) other_landed.init(1);
   cuda::fence_mbarrier_init();
   __syncwarp();
+  cuda::cluster_arrive();
 
   Walk<kWarps> loads, works;
   loads.begin_line(line_words);
@@ -100,7 +107,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       ahead.load(a, table, window.first + kWindow, loads.end, lane);
     }
     const int block = word_of(window.block, load_chunk - window.first), row = word_of(window.row, load_chunk - window.first);
-    if (lane == 0) {
+    if (cuda::one_lane()) {
       cuda::Mbarrier& landed = barriers[place];
       char* const to = ring + place * 2 * kPlane;
       landed.expect(2 * kPlane);
@@ -167,10 +174,10 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     uint32_t loaded[kQueryShared ? kHead / 16 : 1][4];
 #pragma unroll
     for (int side = 0; side < 2; ++side) {
-      const int row = group_lane + 8 * side, token = row / a.group;
+      const int row = group_lane + 8 * side, token = row * a.inverse_group >> 8;
       const bool used = side < kSides && token < tokens;
       const char* from = a.q.data + (static_cast<int64_t>(first_row) + token) * a.q.token_bytes +
-                         (static_cast<int64_t>(works.head) * a.group + row % a.group) * a.q.head_bytes;
+                         (static_cast<int64_t>(works.head) * a.group + row - token * a.group) * a.q.head_bytes;
       if constexpr (kQueryShared)
         scale[side] = key_scale * load_query(loaded, side, from, used);
       else
@@ -262,7 +269,10 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
 #pragma unroll
       for (int i = 0; i < 4; ++i) value[i] = s[0][i / 2][side * 2 + i % 2] + s[1][i / 2][side * 2 + i % 2];
       if (a.soft_cap != 0) {
-        for (int i = 0; i < 4; ++i) value[i] = a.soft_cap * tanhf(value[i] * scale[side] / a.soft_cap);
+        const float doubled = 2 * kLog2e / a.soft_cap;
+#pragma unroll
+        for (int i = 0; i < 4; ++i)  // tanh x = 1 - 2 / (1 + exp 2 x)
+          value[i] = a.soft_cap - __fdividef(2 * a.soft_cap, 1 + cuda::exp2_fast(value[i] * scale[side] * doubled));
       }
       if (masked) {
 #pragma unroll
@@ -324,8 +334,8 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   };
   int first_row = 0, head = 0;                                                              // of the unit that ends
   const auto write = [&](int row, int quad, float top, float total, const float4& value) {  // top in base 2
-    const int64_t token = first_row + row / a.group;
-    const int q_head = head * a.group + row % a.group;
+    const int in_unit = row * a.inverse_group >> 8, q_head = head * a.group + row - in_unit * a.group;
+    const int64_t token = first_row + in_unit;
     float scale = 1;
     if (a.sinks) {
       const float sink = a.sinks[q_head] * kLog2e, higher = fmaxf(top, sink);
@@ -334,87 +344,110 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       top = higher;
     }
     const bool empty = top == -INFINITY;
-    scale = empty ? 0 : scale / total * value_scale;
+    scale = empty ? 0 : __fdividef(scale, total) * value_scale;
     store_out(token, q_head, quad, {value.x * scale, value.y * scale, value.z * scale, value.w * scale});
     if (quad == 0 && a.lse)
       a.lse[token * a.lse_token_stride + q_head * a.lse_head_stride] =
           empty ? -INFINITY : (top + __log2f(total)) * kLn2 * a.lse_factor;
   };
-  const auto part = [&](int piece, int from_line, int row) {  // of the unit that began in from_line
-    return a.parts + (static_cast<int64_t>(2 * (from_line + piece) + (piece == 0)) * a.rows + row) * (kHead + kPartPad);
+  const auto part = [&](int piece, int from_line) {  // of the unit that began in from_line
+    return a.parts + static_cast<int64_t>(2 * (from_line + piece) + (piece == 0)) * a.rows * (kHead + kPartPad);
   };
   const auto stage = [&](int i, int row) { return staged + (i * a.rows + row) * kPitch; };
-  // What `count` warps (or stand-ins) have staged of each row, summed up.
-  const auto combine = [&](int count, int rows, auto&& take) {
-    for (int i = static_cast<int>(threadIdx.x); i < rows * kQuads; i += kThreads) {
-      const int row = i / kQuads, quad = i % kQuads;
-      float top = -INFINITY, total = 0;
-      float4 value{0, 0, 0, 0};
-#pragma unroll
-      for (int n = 0; n < kWarps; ++n)
-        if (n < count) top = fmaxf(top, states[n * a.rows + row].x);
-#pragma unroll
-      for (int n = 0; n < kWarps; ++n) {
-        if (n >= count) continue;
-        const float2 state = states[n * a.rows + row];
-        if (state.x == -INFINITY) continue;
-        const float weight = cuda::exp2_fast(state.x - top);
-        const float4 more = *reinterpret_cast<const float4*>(stage(n, row) + quad * 4);
-        total += weight * state.y;
-        value.x += weight * more.x;
-        value.y += weight * more.y;
-        value.z += weight * more.z;
-        value.w += weight * more.w;
-      }
-      take(row, quad, top, total, value);
+  enum class Sums { kStaged, kPieces };
+  enum class To { kOut, kScratch, kCluster };
+  // Each row of the unit, summed up: what `count` warps (or stand-ins) have staged, or its pieces in scratch from `scratch` on, those of
+  // a place shared out among neighbouring lanes. `scratch` is also where a piece goes.
+  const auto combine = [&](Sums sums, int count, int rows, To to, float* scratch) {
+    const int places = rows * kQuads;
+    int shift = 0, last = places;  // 1 << shift lanes a place
+    if (sums == Sums::kPieces) {
+      while (shift < 5 && places << (shift + 1) <= kThreads) ++shift;
+      last = ((places << shift) + 31) / 32 * 32;  // whole warps
     }
-  };
-  // The pieces of a unit; many are shared out among `split` threads a place.
-  const auto merge_pieces = [&](int pieces, int from_line, int rows) {
-    const int places = rows * kQuads, split = pieces <= 8 ? 1 : max(1, min(kWarps, kThreads / places));
-    for (int i = static_cast<int>(threadIdx.x); i < places * split; i += kThreads) {
-      const int share = i / places, row = i % places / kQuads, quad = i % kQuads;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < last; i += kThreads) {
+      const int share = i & (1 << shift) - 1, place = i >> shift, row = place / kQuads, quad = place % kQuads;
       float top = -INFINITY, total = 0;
       float4 value{0, 0, 0, 0};
-      for (int first = share; first < pieces; first += 8 * split) {  // eight pieces are one wait
-        float2 state[8];
-        float4 output[8];
+      if (sums == Sums::kStaged) {
+        float2 state[kWarps + 1];
+        float4 more[kWarps + 1];
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
-          state[n] = {-INFINITY, 0};
-          output[n] = {0, 0, 0, 0};
-          if (first + n * split >= pieces) continue;
-          const float* from = part(first + n * split, from_line, row);
-          state[n] = __ldcg(reinterpret_cast<const float2*>(from + kHead));
-          output[n] = __ldcg(reinterpret_cast<const float4*>(from + quad * 4));
+        for (int n = 0; n <= kWarps; ++n) {
+          state[n] = states[n * a.rows + row];
+          more[n] = *reinterpret_cast<const float4*>(stage(n, row) + quad * 4);
         }
-        float higher = top;
 #pragma unroll
-        for (int n = 0; n < 8; ++n) higher = fmaxf(higher, state[n].x);
-        const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
-        top = higher;
-        total *= shrink;
-        value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
+        for (int n = 0; n <= kWarps; ++n) top = fmaxf(top, state[n].x = n < count ? state[n].x : -INFINITY);
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
-          const float weight = cuda::exp2_fast(state[n].x - base);
+        for (int n = 0; n <= kWarps; ++n) {
+          const float weight = state[n].x == -INFINITY ? 0 : cuda::exp2_fast(state[n].x - top);
+          if (weight == 0) more[n] = {0, 0, 0, 0}, state[n].y = 0;  // may be anything
           total += weight * state[n].y;
-          value.x += weight * output[n].x;
-          value.y += weight * output[n].y;
-          value.z += weight * output[n].z;
-          value.w += weight * output[n].w;
+          value.x += weight * more[n].x;
+          value.y += weight * more[n].y;
+          value.z += weight * more[n].z;
+          value.w += weight * more[n].w;
         }
+      } else {
+        const float* from = scratch + row * (kHead + kPartPad);
+#pragma unroll 1
+        for (int first = share; first - share < count; first += kAtOnce << shift) {
+          float2 state[kAtOnce];
+          float4 more[kAtOnce];
+#pragma unroll
+          for (int n = 0; n < kAtOnce; ++n) {
+            state[n] = {-INFINITY, 0};
+            more[n] = {0, 0, 0, 0};
+            const int piece = first + (n << shift);
+            if (piece >= count || place >= places) continue;
+            const float* const at = from + (piece == 0 ? 1 : 2 * piece) * a.rows * (kHead + kPartPad);
+            state[n] = __ldcg(reinterpret_cast<const float2*>(at + kHead));
+            more[n] = __ldcg(reinterpret_cast<const float4*>(at + quad * 4));
+          }
+          float higher = top;
+#pragma unroll
+          for (int n = 0; n < kAtOnce; ++n) higher = fmaxf(higher, state[n].x);
+          const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
+          top = higher;
+          total *= shrink;
+          value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
+#pragma unroll
+          for (int n = 0; n < kAtOnce; ++n) {
+            const float weight = cuda::exp2_fast(state[n].x - base);
+            total += weight * state[n].y;
+            value.x += weight * more[n].x;
+            value.y += weight * more[n].y;
+            value.z += weight * more[n].z;
+            value.w += weight * more[n].w;
+          }
+        }
+#pragma unroll 1
+        for (int other = 1; other < 1 << shift; other *= 2) {
+          const float higher = fmaxf(top, __shfl_xor_sync(~0u, top, other)), base = higher == -INFINITY ? 0 : higher;
+          const float weight = cuda::exp2_fast(top - base);
+          top = higher;
+          const auto add = [&](float& sum) {
+            sum *= weight;
+            sum += __shfl_xor_sync(~0u, sum, other);
+          };
+          add(total), add(value.x), add(value.y), add(value.z), add(value.w);
+        }
+        if (share != 0 || place >= places) continue;
       }
-      if (split == 1) {
+      if (to == To::kScratch) {
+        float* const at = scratch + row * (kHead + kPartPad);
+        __stcg(reinterpret_cast<float4*>(at + quad * 4), value);
+        if (quad == 0) __stcg(reinterpret_cast<float2*>(at + kHead), float2{top, total});
+      } else if (to == To::kOut) {
         write(row, quad, top, total, value);
       } else {
-        *reinterpret_cast<float4*>(stage(share, row) + quad * 4) = value;
-        if (quad == 0) states[share * a.rows + row] = {top, total};
+        const auto there = [&](const void* here) { return cuda::address_in(cuda::shared_address(here), 0); };
+        cuda::store_in(there(stage(kWarps, row) + quad * 4), value, there(&other_landed));
+        if (quad == 0) cuda::store_in(there(states + kWarps * a.rows + row), float2{top, total}, there(&other_landed));
       }
     }
-    if (split == 1) return;
-    __syncthreads();
-    combine(split, rows, write);
   };
   // Warps meet; the unit is written, or its piece handed on.
   const auto finish = [&](int pieces, int piece, int from_line) {
@@ -441,22 +474,30 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         }
       }
     }
+    const bool joins = pieces == 2 && from_line % 2 == 0;  // the pieces of a cluster
+    Sums sums = Sums::kStaged;
+    int count = kWarps;
+    To to = pieces == 1 || (joins && piece == 0) ? To::kOut : joins ? To::kCluster : To::kScratch;
+    float* scratch = part(piece, from_line);
+    if (joins && piece == 0) {
+      ++count;
+      if (threadIdx.x == 0) other_landed.expect(static_cast<uint32_t>(rows) * (kHead * sizeof(float) + sizeof(float2)));
+      other_landed.wait(0);
+    }
     __syncthreads();
-    if (pieces == 1) {
-      combine(kWarps, rows, write);
-    } else {
-      combine(kWarps, rows, [&](int row, int quad, float top, float total, const float4& value) {
-        float* const to = part(piece, from_line, row);
-        __stcg(reinterpret_cast<float4*>(to + quad * 4), value);
-        if (quad == 0) __stcg(reinterpret_cast<float2*>(to + kHead), float2{top, total});
-      });
+#pragma unroll 1
+    for (;;) {
+      combine(sums, count, rows, to, scratch);
+      if (to != To::kScratch) break;
       __syncthreads();
       if (threadIdx.x == 0) ticket = take_ticket(a.tickets + from_line);
       __syncthreads();
-      if (ticket == static_cast<uint32_t>(pieces - 1)) {
-        if (threadIdx.x == 0) a.tickets[from_line] = 0;
-        merge_pieces(pieces, from_line, rows);
-      }
+      if (ticket != static_cast<uint32_t>(pieces - 1)) break;
+      if (threadIdx.x == 0) a.tickets[from_line] = 0;
+      sums = Sums::kPieces;
+      count = pieces;
+      to = To::kOut;
+      scratch = a.parts + static_cast<int64_t>(2 * from_line) * a.rows * (kHead + kPartPad);
     }
     __syncthreads();
   };
@@ -479,6 +520,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         const int pieces = from_line != rank ? first_pieces : works.left == 0 ? word_of(line_words, kLastPieces) : 1;
         finish(pieces, rank - from_line, from_line);
       }
+      if (!opened) cuda::cluster_wait();
       if (works.left == 0) break;
       first_unit = !opened;
       if (opened)
@@ -496,7 +538,9 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       parity ^= 1;
     }
   }
+#pragma unroll 1
   for (int row = unowned_begin + rank; row < unowned_end; row += static_cast<int>(gridDim.x)) {
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < a.num_heads * a.group * kQuads; i += kThreads) {
       store_out(row, i / kQuads, i % kQuads, {0, 0, 0, 0});
       if (a.lse && i % kQuads == 0) a.lse[row * a.lse_token_stride + i / kQuads * a.lse_head_stride] = -INFINITY;

@@ -49,13 +49,15 @@ struct Walk {
 struct Window {
   int first, block, row;
 
-  __device__ __forceinline__ void place(const DecodeArgs& a, int chunk, int lane) {
+  __device__ __forceinline__ int place(const DecodeArgs& a, int chunk, int lane) {  // the block's place in the table
     first = chunk;
-    row = (chunk + lane) % a.chunks_per_block * kChunk;
+    const int index = a.chunks_per_block.quotient(chunk + lane);
+    row = (chunk + lane - index * a.chunks_per_block.by) * kChunk;
+    return index;
   }
   __device__ __forceinline__ void load(const DecodeArgs& a, const int32_t* table, int chunk, int end, int lane) {
-    place(a, chunk, lane);
-    block = chunk + lane < end ? __ldg(table + (chunk + lane) / a.chunks_per_block) : -1;
+    const int index = place(a, chunk, lane);
+    block = chunk + lane < end ? __ldg(table + index) : -1;
   }
 };
 
