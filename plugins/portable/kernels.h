@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ extern const uint32_t kTargetDevice;
 void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons);
 // Cuts the work: fills the lanes for spec.cfg on this device.
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
+// Programs side by side on neighbouring heads of the same keys: as many as leave no program of a launch over.
+inline int team_of(const Tile& tile) { return std::gcd(tile.slots, tile.head_units); }
 // Is there shared memory for them?
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
 // Can the kernels be had: compiled here, or taken from where code lies?

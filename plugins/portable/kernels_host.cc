@@ -3,57 +3,12 @@
 #include "kernels.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <limits>
 
-#include "anyattn/dtypes.hpp"
+#include "vendor/host_programs.h"
 
 namespace anyattn::portable {
 namespace {
-
-constexpr int kHostRows = 16, kHostKeys = 64, kHostColumns = 256;
-
-#define AA_FN
-#define AA_UNROLL
-#define AA_UNROLL_FOUR
-#define AA_UNROLL_COPIES
-#define AA_SHARED
-#define AA_TABLE static constexpr
-class Programs {
- public:
-  Programs(const Config& config, const Tile& cut)
-      : cfg(config),
-        tile(cut),
-        kElementBytes(element_bytes(config)),
-        kChunk(16 / kElementBytes),
-        kChunksQ(padded_to(config.head_size, 16) / kChunk) {}
-
-#include "vendor/host.h"
-  Tiles tiles(void* memory) {
-    return {this,          static_cast<float*>(memory),
-            cfg.kind,      padded_to(cfg.head_size, 16),
-            cfg.head_size, cfg.head_size_v,
-            tile.columns,  kChunk,
-            cfg.latent};
-  }
-#include "kernels/attend.inl"
-#include "kernels/formats.inl"
-#include "kernels/memory.inl"
-#include "kernels/plan.inl"
-
- private:
-  const Config& cfg;
-  const Tile& tile;
-  const int kElementBytes, kChunk, kChunksQ;
-};
-#undef AA_FN
-#undef AA_UNROLL
-#undef AA_UNROLL_FOUR
-#undef AA_UNROLL_COPIES
-#undef AA_SHARED
-#undef AA_TABLE
 
 uint64_t tile_bytes(const Specialisation& spec) {
   const auto head = static_cast<uint64_t>(padded_to(spec.cfg.head_size, 16)),

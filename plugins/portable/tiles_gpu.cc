@@ -34,17 +34,23 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.m_tiles = 1;
   tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);  // 128 accumulators a thread at 16 rows
   tile.min_tiles = 1;
-  tile.slack = 2;  // a cut costs a merge of a few microseconds, an idle program the bytes it does not ask for
+  // A cut costs a merge of a few microseconds, an idle program the bytes it does not ask for. H200: whole units of which the
+  // busiest program has half a tile more than the mean: int4 64 x 2048 63.0 us (cut 71.1), bfloat16 64 x 500 41.6 (43.0); two tiles
+  // more: 64 x 2048 137.8 (138.3), but 256 x 500 158 (153).
+  tile.slack = 1;
+  tile.cut_tiles = 1;
   min_blocks = 2;
   if (!scalar && tile.warps_n == 4 && cfg.head_size <= 128 && tile.columns <= 128) {
     // H200, 64 x 2048 of head 128: two tiles in flight and q in registers 139 us, three tiles 140; 1 x 8192 19.6 and 20.5.
     // E4M3: four programs a multiprocessor 82 us, three 84. Integer codes: 8 rows, a warp's 32 keys are one product; 8 bits fit
     // three times (83 us; twice with three tiles in flight 81), 4 bits four times (73, so with three).
-    const bool integers = (cfg.rows == kRowsInt8Scaled || cfg.rows == kRowsInt4Scaled) && cfg.head_size_v % 8 == 0;
-    tile.keys = integers ? 128 : 64;
-    if (integers) tile.rows = 8;
+    const bool converts = facts.arch_major > 8 || (facts.arch_major == 8 && facts.arch_minor >= 9);
+    const bool flat = has_row_scales(cfg.rows) && cfg.head_size_v % 8 == 0 &&
+                      (cfg.rows != kRowsE4M3Scaled || (converts && cfg.head_size % 32 == 0));
+    tile.keys = flat ? 128 : 64;
+    if (flat) tile.rows = 8;
     tile.keep_query = code_bits(cfg.rows) == 16;
-    const int blocks = code_bits(cfg.rows) == 16 ? 2 : cfg.rows == kRowsInt8Scaled ? 3 : 4;
+    const int blocks = code_bits(cfg.rows) == 16 ? 2 : has_row_scales(cfg.rows) && code_bits(cfg.rows) == 8 ? 3 : 4;
     if (fit_stages(cfg, tile, shared, 2, blocks) && tile.stages >= 2) {
       min_blocks = blocks;
       return;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worklist.h"
 
-#include <algorithm>
-
 #include "anyattn/call_checks.hpp"
 
 namespace anyattn::portable {
@@ -13,12 +11,13 @@ constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
 Lane carve_lane(Carver& carver, const Tile& tile, const anyattn_limits& limits) {
   const uint64_t items = limits.max_num_tokens / static_cast<uint32_t>(tile.tokens) + uint64_t{limits.max_num_reqs};
   Lane lane{};
-  lane.places = carver.take<Place>(static_cast<uint64_t>(tile.slots) + 1);
+  lane.team = team_of(tile);
+  lane.teams = tile.slots / lane.team;
+  lane.places = carver.take<Place>(static_cast<uint64_t>(lane.teams) + 1);
   lane.items = carver.take<Item>(items);
   lane.prefix = carver.take<int64_t>(items + 1);
   lane.order = carver.take<int32_t>(items);
   lane.first_item = carver.take<int32_t>(uint64_t{limits.max_num_reqs} + 1);
-  lane.slots = tile.slots;
   return lane;
 }
 

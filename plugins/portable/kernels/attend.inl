@@ -164,7 +164,7 @@ AA_FN void shrink_values(const Tiles& tiles, const float (&shrink)[kSeenRows], A
   }
   AA_UNROLL
   for (int i = 0; !stands && i < kLaneRows; ++i) AA_UNROLL
-  for (int c = 0; c < lane_columns(); ++c) o.at[i][c] *= by[i];
+  for (int c = 0; c < lane_sums(); ++c) o.at[i][c] *= by[i];
 }
 
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
@@ -250,6 +250,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       state.sum[i] = state.sum[i] * shrink[i] + sum;
     }
     if (kLate) share_weights(tiles, s, shrink, state.o);
+    hide_values(tiles, step % tile.stages, u.key_begin - first, u.last_key - first);
     if (!kLate) {
       shrink_values(tiles, shrink, state.o);
       dot_pv(tiles, step % tile.stages, u.column, s, state.o);
@@ -322,56 +323,61 @@ AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, c
   }
 }
 
+// What pieces of a row's keys give together: maximum, sum, four columns.
+struct Joined {
+  float maximum, sum, value[4];
+};
+AA_FN void join(Joined& all, float maximum, float sum, const float (&value)[4]) {
+  const float before = all.maximum;
+  all.maximum = larger(before, maximum);
+  const float shrink = before == -kInfinity ? 0 : exp2_of(before - all.maximum);
+  const float weight = maximum == -kInfinity ? 0 : exp2_of(maximum - all.maximum);
+  all.sum = all.sum * shrink + (weight == 0 ? 0 : weight * sum);
+  for (int e = 0; e < 4; ++e) all.value[e] = all.value[e] * shrink + (weight == 0 ? 0 : weight * value[e]);
+}
+
+AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, const Joined& all) {
+  const int64_t row = u.first_row + u.first_token + r / tile.heads;
+  const int head = u.first_head + r % tile.heads;
+  const RowEnd end = end_row(a, head, all.maximum, all.sum);
+  store_quad(a.out, row, head, u.column + column, all.value, end.scale);
+  if (column == 0 && u.column == 0) write_lse(a, row, head, end.lse);
+}
+
 // The same where warps have shared the keys: their states meet in shared memory.
 AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   float* staged = tiles.staged();
   const int pitch = tile.columns + 8;
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
-    float* row = staged + (warp_n() * tile.rows + row_of(i)) * pitch;
+    const int r = warp_n() * tile.rows + row_of(i);
     AA_UNROLL
     for (int c = 0; c < lane_columns(); c += 2)
-      store_two(row + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
-    if (first_lane_of_row()) {
-      tiles.maximum()[warp_n() * tile.rows + row_of(i)] = state.maximum[i];
-      tiles.sum()[warp_n() * tile.rows + row_of(i)] = state.sum[i];
-    }
-  }
-  barrier();
-  for (int r = thread(); r < tile.rows; r += kThreads) {  // each warp's share of a row, in place of its maximum
-    const int token = r / tile.heads, head = r % tile.heads;
-    if (token >= u.tokens || head >= u.heads) continue;
-    float maximum = -kInfinity, sum = 0, scale = 1, weight[4];
-    for (int n = 0; n < tile.warps_n; ++n) maximum = larger(maximum, tiles.maximum()[n * tile.rows + r]);
-    AA_UNROLL
-    for (int n = 0; n < tile.warps_n; ++n) {
-      const float top = tiles.maximum()[n * tile.rows + r];
-      weight[n] = top == -kInfinity ? 0 : exp2_of(top - maximum);
-      sum += weight[n] * tiles.sum()[n * tile.rows + r];
-    }
-    if (part) {
-      store_two(part + (int64_t)r * (tile.columns + 4), maximum, sum);
-    } else {
-      const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
-      scale = end.scale;
-      if (u.column == 0) write_lse(a, u.first_row + u.first_token + token, u.first_head + head, end.lse);
-    }
-    AA_UNROLL
-    for (int n = 0; n < tile.warps_n; ++n) tiles.maximum()[n * tile.rows + r] = weight[n] * scale;
+      store_two(staged + r * pitch + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
+    if (!first_lane_of_row()) continue;
+    tiles.maximum()[r] = state.maximum[i];
+    tiles.sum()[r] = state.sum[i];
   }
   barrier();
   const int quads = tile.columns / 4, rows = least(u.tokens * tile.heads, tile.rows);
   for (int i = thread(); i < rows * quads; i += kThreads) {
-    const int r = i / quads, c = i % quads * 4, token = r / tile.heads, head = r % tile.heads;
-    if (head >= u.heads) continue;
-    float value[4] = {0, 0, 0, 0};
+    const int r = i / quads, c = i % quads * 4;
+    if (r % tile.heads >= u.heads) continue;
+    Joined all = {-kInfinity, 0, {0, 0, 0, 0}};
     AA_UNROLL
-    for (int n = 0; n < tile.warps_n; ++n)
-      for (int e = 0; e < 4; ++e) value[e] += tiles.maximum()[n * tile.rows + r] * staged[(n * tile.rows + r) * pitch + c + e];
-    if (part)
-      for (int e = 0; e < 4; ++e) part[(int64_t)r * (tile.columns + 4) + 4 + c + e] = value[e];
-    else
-      store_quad(a.out, u.first_row + u.first_token + token, u.first_head + head, u.column + c, value, 1);
+    for (int n = 0; n < tile.warps_n; ++n) {
+      float value[4];
+      load_four(staged + (n * tile.rows + r) * pitch + c, value);
+      join(all, tiles.maximum()[n * tile.rows + r], tiles.sum()[n * tile.rows + r], value);
+    }
+    if (!part) {
+      write_row(a, u, r, c, all);
+      continue;
+    }
+    float* row = part + (int64_t)r * (tile.columns + 4);
+    if (c == 0) store_two(row, all.maximum, all.sum);
+    store_two(row + 4 + c, all.value[0], all.value[1]);
+    store_two(row + 6 + c, all.value[2], all.value[3]);
   }
 }
 
@@ -382,6 +388,9 @@ AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const 
   barrier();
 }
 
+// Where an item's tiles begin: flat rows are copied by eights.
+AA_FN int first_tile_of(const Item& item) { return kFlat ? item.key_begin - item.key_begin % 8 : item.key_begin; }
+
 AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_unit, int tile_begin, int tile_end) {
   Unit u;
   const int columns = (cfg.head_size_v + tile.columns - 1) / tile.columns, pieces = (cfg.group + tile.heads - 1) / tile.heads;
@@ -391,8 +400,8 @@ AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_
   u.tokens = item.tokens;
   u.key_begin = item.key_begin;
   u.key_end = item.key_end;
-  u.first_key = item.key_begin + tile_begin * tile.keys;
-  u.last_key = least(item.key_end, item.key_begin + tile_end * tile.keys);
+  u.first_key = first_tile_of(item) + tile_begin * tile.keys;
+  u.last_key = least(item.key_end, first_tile_of(item) + tile_end * tile.keys);
   u.kv_head = head / pieces;
   u.first_head = u.kv_head * cfg.group + head % pieces * tile.heads;
   u.heads = least(tile.heads, cfg.group - head % pieces * tile.heads);
@@ -404,7 +413,10 @@ AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_
   return u;
 }
 
-AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, float* part) {
+AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int keys, bool causal,
+                       int head_unit, int from, int to, float* part) {
+  Unit u = unit_of(batch, item, keys, head_unit, from, to);
+  u.causal = causal;
   load_query(a, u, tiles);
   State state = {};
   attend_keys(a, batch, u, tiles, state);
@@ -425,55 +437,51 @@ AA_FN void clear_rows(const AttendArgs& a, const BatchView& batch, int program, 
   }
 }
 
-// Unit number `round` of a program where units are dealt whole.
-AA_FN int64_t dealt(const Lane& lane, int program, int round) {
-  return (int64_t)round * lane.slots + (round % 2 == 0 ? program : lane.slots - 1 - program);
+// What a team does of an item at once, counted over the item's heads; number `round` of a team where they are dealt whole.
+AA_FN int heads_of(const Lane& lane) { return tile.head_units / lane.team; }
+AA_FN int64_t dealt(const Lane& lane, int team, int round) {
+  return (int64_t)round * lane.teams + (round % 2 == 0 ? team : lane.teams - 1 - team);
 }
 
-AA_FN void attend_item(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int head, int from,
-                       int to, float* part) {
-  Unit u = unit_of(batch, item, batch.seq_lens[item.req], head, from, to);
-  u.causal = is_causal(batch, item.req);
-  attend_unit(a, batch, u, tiles, part);
+AA_FN bool is_before(const Place& a, const Place& b) {
+  return a.item != b.item ? a.item < b.item : a.head != b.head ? a.head < b.head : a.tile < b.tile;
 }
 
-// A program of a fixed launch: its share of the list, whatever the lengths of this replay are.
+// A program of a fixed launch: its head of its team's share of the list, whatever the lengths of this replay are.
 AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
   let_next_launch();
   const BatchView batch = *a.kept;
-  Place at = a.lane.places[program];
-  const Place end = a.lane.places[program + 1];
+  const int team = program / a.lane.team, heads = heads_of(a.lane);
+  Place at = a.lane.places[team];
+  const Place end = a.lane.places[team + 1];
   const bool dealing = at.tile == kWhole;
   int round = 0;
-  bool more = dealing ? dealt(a.lane, program, 0) < at.last
-                      : at.item < end.item ||
-                            (at.item == end.item && (at.head < end.head || (at.head == end.head && at.tile < end.tile)));
+  bool more = dealing ? dealt(a.lane, team, 0) < at.last : is_before(at, end);
   while (more) {
     const Item item = round == 0 ? at.first : a.lane.items[at.item];
     int from = 0, to = item.tiles, head = at.head;
     float* part = nullptr;
     if (dealing) {
-      head = (int)(dealt(a.lane, program, round) % tile.head_units);
-      const int64_t next = dealt(a.lane, program, ++round);
+      head = (int)(dealt(a.lane, team, round) % heads);
+      const int64_t next = dealt(a.lane, team, ++round);
       more = next < at.last;
-      if (more) at.item = a.lane.order[next / tile.head_units];
+      if (more) at.item = a.lane.order[next / heads];
     } else {
       ++round;
       from = at.tile;
-      const bool last = at.item == end.item && at.head == end.head;
-      if (last) to = end.tile;
+      if (at.item == end.item && at.head == end.head) to = end.tile;
       if (from > 0 || to < item.tiles) part = a.parts + (int64_t)(2 * program + (from == 0)) * tile.rows * (tile.columns + 4);
       at.tile = 0;
-      if (++at.head == tile.head_units) {
+      if (++at.head == heads) {
         at.head = 0;
         ++at.item;
       }
-      more = !last &&
-             (at.item < end.item || (at.item == end.item && (at.head < end.head || (at.head == end.head && end.tile > 0))));
+      more = is_before(at, end);
     }
-    attend_item(a, batch, tiles, item, head, from, to, part);
+    attend_unit(a, batch, tiles, item, batch.seq_lens[item.req], is_causal(batch, item.req),
+                head * a.lane.team + program % a.lane.team, from, to, part);
   }
-  if (tile.min_query == 0) clear_rows(a, batch, program, a.lane.slots);
+  if (tile.min_query == 0) clear_rows(a, batch, program, a.lane.teams * a.lane.team);
 }
 
 // The same without a list: program -> (request, block of rows, head). For calls that carry their own offsets.
@@ -490,90 +498,52 @@ AA_FN void attend_direct(const AttendArgs& a, const Tiles& tiles, int program) {
   item.tokens = least(tile.tokens, rows - item.first_token);
   item.key_begin = 0;
   item.key_end = a.causal ? most(0, least(keys, keys - rows + item.first_token + item.tokens)) : keys;
-  if (item.tokens > 0) {
-    const int tiles_in_all = (item.key_end + tile.keys - 1) / tile.keys;
-    Unit u = unit_of(batch, item, keys, head_unit, 0, tiles_in_all);
-    u.causal = a.causal != 0;
-    attend_unit(a, batch, u, tiles, nullptr);
-  }
+  item.tiles = (item.key_end + tile.keys - 1) / tile.keys;
+  if (item.tokens > 0) attend_unit(a, batch, tiles, item, keys, a.causal != 0, head_unit, 0, item.tiles, nullptr);
 }
 
-AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, float maximum, float sum, const float (&value)[4]) {
-  const int64_t row = u.first_row + u.first_token + r / tile.heads;
-  const int head = u.first_head + r % tile.heads;
-  const RowEnd end = end_row(a, head, maximum, sum);
-  store_quad(a.out, row, head, u.column + column, value, end.scale);
-  if (column == 0 && u.column == 0) write_lse(a, row, head, end.lse);
-}
-
-// Joins the pieces of the unit that begins in program `s` and goes on in the next: rows `share`, share + shares, ...
-AA_FN void merge_parts(const AttendArgs& a, int s, int share, int shares) {
-  const BatchView batch = *a.kept;
-  const Place from = a.lane.places[s], next = a.lane.places[s + 1];
-  const bool is_cut = next.tile > 0 && (from.item != next.item || from.head != next.head || from.tile <= 0);
+// Joins the pieces of the unit that program `program` goes on with: the merge's programs of all that do so share its columns by
+// fours, and each program's threads the pieces.
+AA_FN void merge_parts(const AttendArgs& a, int program, int share, int shares) {
+  const Place place = a.lane.places[program / a.lane.team];
   // The merge must not end before attend does, whoever has nothing to do.
-  if (!is_cut) return s + share == 0 ? wait_for_previous() : void();
-  const Unit u = unit_of(batch, next.first, 0, next.head, 0, 0);
-  const int rows = least(u.tokens * tile.heads, tile.rows), quads = tile.columns / 4, count = next.last - s + 1;
-  const auto part_of = [&](int i, int r) {  // the first piece stands in its program's second place
-    return a.parts + ((int64_t)(i == 0 ? 2 * s + 1 : 2 * (s + i)) * tile.rows + r) * (tile.columns + 4);
-  };
+  if (place.tile <= 0) return program + share == 0 ? wait_for_previous() : void();
+  const BatchView batch = *a.kept;
+  const int member = program % a.lane.team, team = program / a.lane.team;
+  const Unit u = unit_of(batch, place.first, 0, place.head * a.lane.team + member, 0, 0);
+  const int quads = tile.columns / 4, work = least(u.tokens * tile.heads, tile.rows) * quads;
+  const int count = place.last - place.begun + 1, blocks = (count - 1) * shares;
+  int groups = 1;  // of threads, that take every so many pieces: as many as leave one round of work
+  while (2 * groups <= count && 8 * groups <= kMergeThreads && blocks * kMergeThreads >= 2 * groups * work) groups *= 2;
+  const int lanes = kMergeThreads / groups, group = thread() / lanes;
+  AA_SHARED float ends[kMergeThreads][2], values[kMergeThreads][4];
   wait_for_previous();
-  if (count <= kFewParts) {  // every row at once
-    const int mine = rows > share ? (rows - share + shares - 1) / shares : 0;
-    for (int i = thread(); i < mine * quads; i += num_threads()) {
-      const int r = share + i / quads * shares, c = i % quads * 4;
-      if (r % tile.heads >= u.heads) continue;
-      float top[kFewParts], sums[kFewParts], maximum = -kInfinity, sum = 0, value[4] = {0, 0, 0, 0};
-      AA_UNROLL
-      for (int p = 0; p < kFewParts; ++p) {
-        top[p] = p < count ? part_of(p, r)[0] : -kInfinity;
-        sums[p] = p < count ? part_of(p, r)[1] : 0;
-        maximum = larger(maximum, top[p]);
+  for (int first = ((team - place.begun - 1) * shares + share) * lanes; first < work; first += blocks * lanes) {
+    const int i = first + thread() % lanes, r = i / quads, c = i % quads * 4;
+    const int pieces = i < work && r % tile.heads < u.heads ? count : 0;
+    Joined all = {-kInfinity, 0, {0, 0, 0, 0}};
+    AA_UNROLL_FOUR
+    for (int p = group; p < pieces; p += groups) {  // the first piece stands in its program's second place
+      const int64_t at = 2 * ((place.begun + p) * a.lane.team + member) + (p == 0);
+      const float* part = a.parts + (at * tile.rows + r) * (tile.columns + 4);
+      float value[4];
+      load_four(part + 4 + c, value);
+      join(all, part[0], part[1], value);
+    }
+    if (groups > 1) {  // within a row of 32 threads, then over those
+      for (int mask = lanes; mask < 32; mask *= 2) {
+        float other[4];
+        for (int e = 0; e < 4; ++e) other[e] = from_lane_xor(all.value[e], mask);
+        join(all, from_lane_xor(all.maximum, mask), from_lane_xor(all.sum, mask), other);
       }
-      AA_UNROLL
-      for (int p = 0; p < kFewParts; ++p) {
-        if (top[p] == -kInfinity) continue;
-        const float weight = exp2_of(top[p] - maximum);
-        sum += weight * sums[p];
-        for (int e = 0; e < 4; ++e) value[e] += weight * part_of(p, r)[4 + c + e];
-      }
-      write_row(a, u, r, c, maximum, sum, value);
+      store_two(ends[thread()], all.maximum, all.sum);
+      for (int e = 0; e < 4; ++e) values[thread()][e] = all.value[e];
+      barrier();
+      const int stride = most(lanes, 32);
+      for (int t = thread() + stride; group == 0 && t < kMergeThreads; t += stride)
+        join(all, ends[t][0], ends[t][1], values[t]);
+      barrier();
     }
-    return;
-  }
-  AA_SHARED float weights[kMaxParts], sums[kMaxParts], values[kMergeThreads * 4];
-  const int groups = most(1, least(kMergeThreads / quads, count)), lanes = kMergeThreads / groups;  // groups share the pieces
-  for (int r = share; r < rows; r += shares) {
-    if (r % tile.heads >= u.heads) continue;
-    for (int i = thread(); i < count; i += kMergeThreads) {
-      weights[i] = part_of(i, r)[0];
-      sums[i] = part_of(i, r)[1];
-    }
-    barrier();
-    float maximum = -kInfinity, sum = 0;
-    for (int i = 0; i < count; ++i) maximum = larger(maximum, weights[i]);
-    for (int i = 0; i < count; ++i) sum += weights[i] == -kInfinity ? 0 : sums[i] * exp2_of(weights[i] - maximum);
-    const int group = thread() / lanes;
-    for (int q = thread() % lanes; q < quads && group < groups; q += lanes) {
-      float value[4] = {0, 0, 0, 0};
-      AA_UNROLL_FOUR
-      for (int i = group; i < count; i += groups) {
-        const float weight = weights[i] == -kInfinity ? 0 : exp2_of(weights[i] - maximum);
-        const float* part = part_of(i, r) + 4 + 4 * q;
-        for (int e = 0; e < 4; ++e) value[e] += weight == 0 ? 0 : weight * part[e];
-      }
-      if (groups == 1) write_row(a, u, r, 4 * q, maximum, sum, value);
-      for (int e = 0; groups > 1 && e < 4; ++e) values[(group * quads + q) * 4 + e] = value[e];
-    }
-    barrier();
-    if (groups == 1) continue;
-    for (int q = thread(); q < quads; q += kMergeThreads) {
-      float value[4] = {0, 0, 0, 0};
-      for (int g = 0; g < groups; ++g)
-        for (int e = 0; e < 4; ++e) value[e] += values[(g * quads + q) * 4 + e];
-      write_row(a, u, r, 4 * q, maximum, sum, value);
-    }
-    barrier();
+    if (pieces > 0 && group == 0) write_row(a, u, r, c, all);
   }
 }

@@ -47,7 +47,7 @@ struct Config {
 
 // How one program cuts the work. Rows are query tokens x query heads of one kv head.
 struct Tile {
-  int rows;        // of q, 16 * warps_m * m_tiles; 8 where codes are multiplied as integers
+  int rows;        // of q, 16 * warps_m * m_tiles; 8 where they lie as a block has them
   int keys;        // a step
   int columns;     // of v, a multiple of 16
   int warps_m;     // warps side by side over rows
@@ -61,7 +61,7 @@ struct Tile {
   int head_units;  // units over all heads and column pieces
   int min_query;   // shortest query this lane takes; 0: all
   int max_query;   // longest
-  int slots;       // programs of the launch: the host's affair, it follows from the device's size. Kernels read Lane's
+  int slots;       // programs of the launch: the host's affair, it follows from the device's size. Kernels read Lane's teams
   int min_tiles;   // least work of a program
   int slack;       // per cent that the busiest program may do above the mean so that no unit is cut
   int cut_tiles;   // tiles in whose time a unit is cut and merged: so many more may the busiest program do
@@ -86,25 +86,25 @@ struct Item {
   int32_t req, first_token, tokens;
   int32_t key_begin, key_end;  // local keys that some row sees
   int32_t tiles;
-  int32_t reserved[2];
 };
 
-// Where a program begins: a unit and a tile in it. It ends where the next one begins. The item comes along, so that the
-// first keys are one load of the list away. `last` is the program in which a unit that was begun before ends. Where nothing is
-// cut, tile is kWhole, `last` the number of units, and `order` says in which order they are dealt.
+// Where a team of programs begins: an item, `team` neighbouring head units of it (number `head` of such), one a program, and a
+// tile. It ends where the next team begins. Its programs read the same blocks at the same time. The item comes along, so that
+// the first keys are one load of the list away. Units that were begun before lie in the teams from `begun` to `last`. Where
+// nothing is cut, tile is kWhole, `last` the number of units of a team, and `order` says in which order they are dealt.
 struct Place {
-  int32_t item, head, tile, last;
+  int32_t item, head, tile, begun, last;
   Item first;
 };
 
 // One lane's part of the persistent block.
 struct Lane {
-  Place* places;        // [slots + 1]
+  Place* places;        // [teams + 1]
   Item* items;          // [max_items]
   int64_t* prefix;      // [max_items + 1], tiles before an item
   int32_t* order;       // [max_items], the longest first
   int32_t* first_item;  // [max_num_reqs + 1]
-  int32_t slots;        // programs of the launch
+  int32_t teams, team;  // programs of the launch: so many teams of so many
 };
 
 struct PlanArgs {
@@ -173,7 +173,7 @@ struct GatherArgs {
 };
 
 constexpr int kForever = 0x7fffffff, kWhole = -1, kMaxSorted = 1024;  // kForever: a key past every request
-constexpr int kMaxSlots = 1000, kMaxParts = kMaxSlots + 1, kFewParts = 4;
+constexpr int kMaxSlots = 1000;
 
 constexpr int kMaxStates = 16;
 struct StateView {

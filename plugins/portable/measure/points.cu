@@ -2,7 +2,7 @@
 // Times the backends of a plugin file on the first CUDA device: decode in graphs over cold tables, prefill rested. Checks
 // every point against float32 first (caches with codes: against the rows before they were coded). No part of the build:
 //   nvcc -O2 -std=c++20 -arch=sm_90 -I sdk/include -I plugins plugins/portable/measure/points.cu -o points
-//   ./points FILE.so decode | prefill | mla [BATCHxCONTEXT]... [FORMAT]...
+//   ./points FILE.so decode | prefill | mla [BATCHxCONTEXT]... [FORMAT]... [spread] [skew] [heads=QUERY/KV] [page=SIZE]
 #include <anyattn/plugin.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -44,7 +44,6 @@ struct Model {
                                              : 5e-2;
   }
 };
-constexpr int kMostHead = 576;
 char words[2000];
 anyattn_error error{words, sizeof words, 0, 0, 0};
 void ok(int32_t status, const char* what) {
@@ -60,23 +59,29 @@ __global__ void draw(uint16_t* to, uint64_t count, uint64_t seed) {  // N(0, 1),
 }
 __device__ float wide(uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
 
-// One block an output row and head: scores in shared memory, float32. Layout of a page: K [kv head][slot][head], then V.
+// One block an output row and head, float32. Layout of a page: K [kv head][slot][head], then V.
+constexpr int kRowsChecked = 4, kHeadsChecked = 3;
 struct Reference {
   const uint16_t *q, *cache;
-  const int* table;
-  int page, keys, heads, kv_heads, head, head_v, latent;
+  const int* table[kRowsChecked];
+  int row[kRowsChecked], keys[kRowsChecked], head_of[kHeadsChecked];
+  int page, longest, heads, kv_heads, head, head_v, latent;
   float scale;
 };
-__global__ void reference(Reference r, int row, int head, float* scores, float* out) {
+__global__ void reference(Reference r, float* scores, float* out) {  // [block][longest], [block][head_v]
   __shared__ float sums[256];
+  const int row = r.row[blockIdx.x / kHeadsChecked], keys = r.keys[blockIdx.x / kHeadsChecked];
+  const int head = r.head_of[blockIdx.x % kHeadsChecked], *table = r.table[blockIdx.x / kHeadsChecked];
+  scores += static_cast<uint64_t>(blockIdx.x) * r.longest;
+  out += blockIdx.x * r.head_v;
   const int kv = head / (r.heads / r.kv_heads);
   const auto at = [&](int key, int d, bool v) {
     const uint64_t rows = static_cast<uint64_t>(r.page) * r.kv_heads, own = static_cast<uint64_t>(kv) * r.page + key % r.page;
-    const uint64_t block = r.table[key / r.page] * rows * (r.head + (r.latent ? 0 : r.head_v));
+    const uint64_t block = table[key / r.page] * rows * (r.head + (r.latent ? 0 : r.head_v));
     return wide(r.cache[block + (v && !r.latent ? rows * r.head + own * r.head_v : own * r.head) + d]);
   };
   float top = -1e30f;
-  for (int key = threadIdx.x; key < r.keys; key += 256) {
+  for (int key = threadIdx.x; key < keys; key += 256) {
     float s = 0;
     for (int d = 0; d < r.head; ++d)
       s += wide(r.q[(static_cast<uint64_t>(row) * r.heads + head) * r.head + d]) * at(key, d, false);
@@ -88,14 +93,14 @@ __global__ void reference(Reference r, int row, int head, float* scores, float* 
   for (int i = 0; i < 256; ++i) top = fmaxf(top, sums[i]);
   __syncthreads();
   float sum = 0;
-  for (int key = threadIdx.x; key < r.keys; key += 256) sum += scores[key] = expf(scores[key] - top);
+  for (int key = threadIdx.x; key < keys; key += 256) sum += scores[key] = expf(scores[key] - top);
   sums[threadIdx.x] = sum;
   __syncthreads();
   sum = 0;
   for (int i = 0; i < 256; ++i) sum += sums[i];
   for (int d = threadIdx.x; d < r.head_v; d += 256) {
     float o = 0;
-    for (int key = 0; key < r.keys; ++key) o += scores[key] * at(key, d, true);
+    for (int key = 0; key < keys; ++key) o += scores[key] * at(key, d, true);
     out[d] = o / sum;
   }
 }
@@ -249,7 +254,8 @@ class Point {
     CHECK(cudaStreamSynchronize(stream));
     std::vector<uint16_t> got(count);
     CHECK(cudaMemcpy(got.data(), out_, got.size() * 2, cudaMemcpyDeviceToHost));
-    float *scores = device<float>(longest_), *out = device<float>(kMostHead);
+    constexpr int kBlocks = kRowsChecked * kHeadsChecked;
+    float *scores = device<float>(static_cast<uint64_t>(kBlocks) * longest_), *out = device<float>(kBlocks * m_.head_v);
     double off = 0, norm = 0;
     const auto value = [](uint16_t bits) {
       const uint32_t w = static_cast<uint32_t>(bits) << 16;
@@ -259,22 +265,25 @@ class Point {
     };
     for (const uint16_t bits : got)
       if (!std::isfinite(value(bits))) return 1e9;
-    for (int i = 0; i < 4; ++i) {
-      const int row = static_cast<int>(static_cast<int64_t>(rows_ - 1) * i / 3), b = row / query_;
-      const int keys = lens_[b] - query_ + row % query_ + 1;
-      for (int head : {0, m_.heads / 2 - 3, m_.heads - 1}) {
-        reference<<<1, 256>>>({q_, plain_, tables_ + b * width_, page_, keys, m_.heads, m_.kv_heads, m_.head, m_.head_v,
-                               m_.latent, static_cast<float>(scale())},
-                              row, head, scores, out);
-        float wanted[kMostHead];
-        CHECK(cudaMemcpy(wanted, out, sizeof wanted, cudaMemcpyDeviceToHost));
-        for (int d = 0; d < m_.head_v; ++d) {
-          const double g = value(got[(static_cast<size_t>(row) * m_.heads + head) * m_.head_v + d]);
-          off += (g - wanted[d]) * (g - wanted[d]);
-          norm += wanted[d] * wanted[d];
-        }
-      }
+    Reference r{q_,       plain_,      {},      {},        {},        {0, m_.heads / 2 - 3, m_.heads - 1}, page_, longest_,
+                m_.heads, m_.kv_heads, m_.head, m_.head_v, m_.latent, static_cast<float>(scale())};
+    for (int i = 0; i < kRowsChecked; ++i) {
+      r.row[i] = static_cast<int>(static_cast<int64_t>(rows_ - 1) * i / (kRowsChecked - 1));
+      const int b = r.row[i] / query_;
+      r.keys[i] = lens_[b] - query_ + r.row[i] % query_ + 1;
+      r.table[i] = tables_ + b * width_;
     }
+    reference<<<kBlocks, 256>>>(r, scores, out);
+    std::vector<float> wanted(kBlocks * m_.head_v);
+    CHECK(cudaMemcpy(wanted.data(), out, wanted.size() * 4, cudaMemcpyDeviceToHost));
+    for (int block = 0; block < kBlocks; ++block)
+      for (int d = 0; d < m_.head_v; ++d) {
+        const int row = r.row[block / kHeadsChecked], head = r.head_of[block % kHeadsChecked];
+        const double g = value(got[(static_cast<size_t>(row) * m_.heads + head) * m_.head_v + d]);
+        const double w = wanted[static_cast<size_t>(block) * m_.head_v + d];
+        off += (g - w) * (g - w);
+        norm += w * w;
+      }
     CHECK(cudaFree(scores));
     CHECK(cudaFree(out));
     return std::sqrt(off / norm);
@@ -467,7 +476,17 @@ int main(int count, char** argument) {
   std::printf("neighbour %.2f us\n", between);
 
   std::vector<std::string> formats, points;
-  for (int i = 3; i < count; ++i) (std::isdigit(argument[i][0]) ? points : formats).push_back(argument[i]);
+  std::vector<int> pages = {16, 64};
+  Model plain;
+  for (int i = 3; i < count; ++i) {
+    const std::string word = argument[i];
+    if (word.starts_with("heads="))
+      std::sscanf(argument[i], "heads=%d/%d", &plain.heads, &plain.kv_heads);
+    else if (word.starts_with("page="))
+      pages = {std::atoi(argument[i] + 5)};
+    else
+      (std::isdigit(word[0]) || word == "spread" || word == "skew" ? points : formats).push_back(word);
+  }
   const auto wanted = [&](size_t batch, int n) {
     return points.empty() || std::ranges::count(points, std::to_string(batch) + "x" + std::to_string(n));
   };
@@ -511,13 +530,20 @@ int main(int count, char** argument) {
     std::vector<int> spread(64), skew(64, 512);
     for (int& n : spread) n = static_cast<int>(std::exp2(7 + 7 * std::uniform_real_distribution<>(0, 1)(generator)));
     skew[17] = 32768;
-    if (points.empty()) {
-      shapes.push_back({"spread", spread});
-      shapes.push_back({"skew", skew});
+    for (const auto& [name, lens] : {Shape{"spread", spread}, Shape{"skew", skew}})
+      if (points.empty() || std::ranges::count(points, name)) shapes.push_back({name, lens});
+    for (const std::string& point : points) {  // whatever else is asked
+      int batch = 0, n = 0;
+      if (std::sscanf(point.c_str(), "%dx%d", &batch, &n) == 2 &&
+          std::ranges::none_of(shapes, [&](const Shape& s) { return s.lens == std::vector<int>(batch, n); }))
+        shapes.push_back({"", std::vector<int>(batch, n)});
     }
     for (const std::string& format : formats)
-      for (int page : {16, 64})
-        for (const Shape& shape : shapes) time_decode({.format = format}, shape.lens, page, shape.name, shape.lens.size() <= 8);
+      for (int page : pages)
+        for (const Shape& shape : shapes) {
+          plain.format = format;
+          time_decode(plain, shape.lens, page, shape.name, shape.lens.size() <= 8);
+        }
   } else if (what == "mla") {  // page 64, back to back
     for (const std::string& format : formats)
       for (int heads : {16, 128})

@@ -38,11 +38,13 @@ AA_FN unsigned special_byte(unsigned pair, unsigned code, int shift) {
 AA_FN unsigned converted(unsigned word, int half) {
   unsigned pair = 0;
 #if __CUDA_ARCH__ >= 890
-  const unsigned short two = (unsigned short)(word >> 16 * half);
-  if (cfg.rows == kRowsE5M2)
-    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(pair) : "h"(two));
-  else
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(two));
+#define AA_CONVERT(kind, two) \
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2." kind "x2 %0, " two ";\n}" : "=r"(pair) : "r"(word))
+  if (cfg.rows == kRowsE5M2 && half == 0) AA_CONVERT("e5m2", "low");
+  if (cfg.rows == kRowsE5M2 && half == 1) AA_CONVERT("e5m2", "high");
+  if (cfg.rows != kRowsE5M2 && half == 0) AA_CONVERT("e4m3", "low");
+  if (cfg.rows != kRowsE5M2 && half == 1) AA_CONVERT("e4m3", "high");
+#undef AA_CONVERT
 #endif
   return pair;
 }
@@ -79,6 +81,8 @@ AA_FN unsigned zero_of(const char* row, int codes) { return *(const unsigned*)(r
 
 #include "groups.h"
 #include "integers.h"
+
+#include "floats.h"  // on top of integers.h
 
 // The rope part of a record is bfloat16 whatever the query's kind is.
 AA_FN unsigned of_rope(unsigned pair) {
@@ -143,7 +147,7 @@ AA_FN void prepare_query(const Tiles& tiles) {
   if (tile.stages == 1) commit_loads();
   wait_loads(kAhead > 0 ? kAhead - 1 : 0);
   barrier();
-  if constexpr (kFlat)
+  if constexpr (kFlat && !kFlatFloats)
     quantise_query(tiles);
   else if constexpr (kWidened)
     widen_query(tiles);
@@ -163,6 +167,7 @@ struct QueryOperands {
 };
 AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
   if constexpr (tile.share) return keep_own_query(tiles, q);
+  if constexpr (kFlatFloats) return load_halves(tiles, q.bytes);
   if constexpr (kFlat) return load_bytes(tiles, q.bytes);
   AA_UNROLL
   for (int i = 0; kWidened && i < kLaneRows; ++i) q.factor[i] = *(const float*)(tiles.q(row_of(i)) + 2 * kHead);
@@ -257,6 +262,8 @@ AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores&
     scalar_qk(tiles, stage, s);
   } else if constexpr (tile.groups) {
     group_qk(tiles, stage, s);
+  } else if constexpr (kFlatFloats) {
+    float_qk(tiles, stage, q.bytes, s.at[0]);
   } else if constexpr (kFlat) {
     byte_qk(tiles, stage, q.bytes, s.at[0]);
   } else if constexpr (tile.share) {
@@ -325,6 +332,8 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
     scalar_pv(tiles, stage, column, p, o);
   } else if constexpr (tile.groups) {
     group_pv(tiles, stage, p, o);
+  } else if constexpr (kFlatFloats) {
+    float_pv(tiles, stage, p.at[0], o.at[0]);
   } else if constexpr (kFlat) {
     byte_pv(tiles, stage, p.at[0], o.at[0]);
   } else {
@@ -360,7 +369,7 @@ AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p
           const int to = 2 * ((2 * c + half) * kPack + i);
           AA_UNROLL
           for (int m = 0; m < kTilesM; ++m) {
-            float(*at_row)[kLaneColumns] = &o.at[2 * m];
+            float(*at_row)[kLaneSums] = &o.at[2 * m];
             multiply(at_row[0][to], at_row[0][to + 1], at_row[1][to], at_row[1][to + 1], w.at[m], b[0], b[1]);
           }
         }

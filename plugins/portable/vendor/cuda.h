@@ -93,18 +93,18 @@ template <class Accumulator>
 AA_FN void settle(Accumulator& o);
 
 // 8-bit floats become float16 in one instruction. Then q and the probabilities are float16 too, scaled so that its range
-// takes them: q's rows each by a power of two, the probabilities by 2^kLift.
+// takes them: q's rows each by a power of two, the probabilities by 2^kLift (flat rows: floats.h).
 constexpr bool kFloat8 =
     cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
 #if __CUDA_ARCH__ >= 890
-constexpr bool kConverts =
-    cfg.matrix && kFloat8 && cfg.kind != kF32 && (tile.share || !cfg.latent) &&
-    (cfg.kind == kF16 || cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2);  // scales have bfloat16's range
+constexpr bool kConverts = cfg.matrix && kFloat8 && cfg.kind != kF32 && (tile.share || !cfg.latent) &&
+                           (cfg.kind == kF16 || cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 ||
+                            is_flat(cfg, tile));  // other scales have bfloat16's range
 #else
 constexpr bool kConverts = false;
 #endif
-constexpr bool kWidened = kConverts && cfg.kind == kBF16, kHalf = cfg.kind == kF16 || kWidened;
-constexpr float kLift = kConverts ? 7 : 0;
+constexpr bool kWidened = kConverts && (cfg.kind == kBF16 || is_flat(cfg, tile)), kHalf = cfg.kind == kF16 || kWidened;
+constexpr float kLift = kConverts && !is_flat(cfg, tile) ? 7 : 0;
 
 #include "simt.h"
 

@@ -51,6 +51,7 @@ float float_of_bits(unsigned bits) const { return std::bit_cast<float>(bits); }
 float float_of_f16(unsigned short bits) const { return to_float(std::bit_cast<Float16>(bits)); }
 float float_of_bf16(unsigned short bits) const { return to_float(std::bit_cast<BFloat16>(bits)); }
 int lane_columns() const { return tile.columns; }
+int lane_sums() const { return tile.columns; }
 bool first_lane_of_row() const { return true; }
 float larger(float a, float b) const { return a > b ? a : b; }
 float row_max(float x) const { return x; }
@@ -87,6 +88,7 @@ void store_quad(const Rows& rows, int64_t row, int head, int column, const float
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
   for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_out(to, column + e, value[e] * scale);
 }
+static void load_four(const float* from, float (&to)[4]) { std::memcpy(to, from, sizeof to); }
 static void store_two(float* to, float low, float high) {
   to[0] = low;
   to[1] = high;
@@ -147,6 +149,7 @@ struct Tiles {
 };
 
 void prepare_query(const Tiles&) const {}
+void hide_values(const Tiles&, int, int, int) const {}
 void rotate_back(Accumulator&) const {}
 
 void keep_query(const Tiles&, QueryOperands&) const {}

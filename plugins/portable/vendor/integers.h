@@ -60,7 +60,7 @@ struct ByteSums {
 };
 // c + a b. q is signed, weights are not; so are codes of 8 bits and of 4.
 template <bool kWeights>
-AA_FN ByteSums multiply_bytes(const Four& a, unsigned b0, unsigned b1, const ByteSums& c) {
+AA_FN ByteSums multiply_bytes(const Four& a, unsigned b0, unsigned b1, const ByteSums& c = {}) {
   ByteSums d;
 #define AA_MULTIPLY(kinds)                                                                                                  \
   asm("mma.sync.aligned.m16n8k32.row.col.s32." kinds ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"       \
@@ -81,14 +81,7 @@ AA_FN void byte_qk(const Tiles& tiles, int stage, const ByteQuery& q, float (&s)
   AA_UNROLL
   for (int n = 0; n < 4; ++n) {
     const char* k = tiles.k(stage, warp_n() * kWarpKeys + lane() / 8 * 8 + 2 * n + lane() / 4 % 2) + lane() % 4 * 8;
-    float scale[2];
     ByteSums sums = {};
-    AA_UNROLL
-    for (int e = 0; e < 2; ++e) {
-      const char* own = tiles.k(stage, key_of(2 * n + e));
-      scale[e] = own_scale(own, kRowCodesK, 0) * q.scale;
-      if (kPack == 4) sums.at[2 + e] = -(int)zero_of(own, kRowCodesK) * q.sum;
-    }
     AA_UNROLL
     for (int step = 0; step < kByteSteps; ++step) {
       const unsigned word = word_at(k + (kPack == 4 ? step / 2 * 32 + step % 2 * 4 : step * 32));
@@ -98,7 +91,11 @@ AA_FN void byte_qk(const Tiles& tiles, int stage, const ByteQuery& q, float (&s)
         sums = multiply_bytes<false>(q.at[step], word, word_at(k + step * 32 + 4), sums);
     }
     AA_UNROLL
-    for (int e = 0; e < 2; ++e) s[2 * n + e] = (float)(sums.at[e] * 256 + sums.at[2 + e]) * scale[e];
+    for (int e = 0; e < 2; ++e) {
+      const char* own = tiles.k(stage, key_of(2 * n + e));
+      const int zero = kPack == 4 ? (int)zero_of(own, kRowCodesK) * q.sum : 0;
+      s[2 * n + e] = (float)(sums.at[e] * 256 + sums.at[2 + e] - zero) * (own_scale(own, kRowCodesK, 0) * q.scale);
+    }
   }
 }
 
@@ -108,65 +105,71 @@ AA_FN unsigned byte_of_four(const unsigned (&w)[4], int b) {
   return __byte_perm(__byte_perm(w[0], w[1], two), __byte_perm(w[2], w[3], two), b % 2 == 0 ? 0x5410 : 0x7632);
 }
 
-// O [8 rows][columns] += P V over the warp's keys. Weights are the probabilities times the rows' scales, as shares of the largest:
-// the last bits of a float that begins at 2^23.
-AA_FN void byte_pv(const Tiles& tiles, int stage, const float (&p)[kLaneSeen], float (&o)[kLaneColumns]) {
-  constexpr float kLargest = 65280;
+// A lane's eight keys: their rows of V, the words behind those, and weights: the probabilities times the rows' scales, so that
+// the largest of the warp's keys is kLargest; what they are to be multiplied by.
+struct Weighed {
   const char* v[8];
-  unsigned last[8], largest = 0;
+  unsigned last[8];
+  float weight[8], share;
+};
+constexpr float kLargest = kFlatFloats ? 16384 : 65280;
+AA_FN Weighed weigh(const Tiles& tiles, int stage, const float (&p)[kLaneSeen]) {
+  Weighed w;
+  unsigned largest = 0;
   AA_UNROLL
   for (int j = 0; j < 8; ++j) {
-    v[j] = tiles.v(stage, key_of(j));
-    last[j] = word_at(v[j] + kRowCodesV);
+    w.v[j] = tiles.v(stage, key_of(j));
+    w.last[j] = word_at(w.v[j] + kRowCodesV);
   }
-  float w[8];
   AA_UNROLL
   for (int j = 0; j < 8; ++j) {  // a key that is not seen may have a scale that is NaN
-    w[j] = p[j] * float_of_bits(kPack == 4 ? last[j] & ~15u : last[j]);
-    if (p[j] == 0) w[j] = 0;
-    largest = max(largest, bits_of(w[j]));
+    w.weight[j] = p[j] * float_of_bits(kPack == 4 ? w.last[j] & ~15u : w.last[j]);
+    if (p[j] == 0) w.weight[j] = 0;
+    largest = max(largest, bits_of(w.weight[j]));
   }
   largest = max(largest, __shfl_xor_sync(~0u, largest, 1));
   largest = max(largest, __shfl_xor_sync(~0u, largest, 2));  // NaN is larger than all
-  const float top = float_of_bits(largest), factor = top > 1e-30f ? __fdividef(kLargest, top) : 0, share = top * (1 / kLargest);
+  const float top = float_of_bits(largest), factor = top > 1e-30f ? __fdividef(kLargest, top) : 0;
+  AA_UNROLL
+  for (int j = 0; j < 8; ++j) w.weight[j] *= factor;
+  w.share = top * (1 / kLargest);
+  return w;
+}
+
+// O [8 rows][columns] += P V over the warp's keys. Integers of weights are the last bits of a float that begins at 2^23.
+AA_FN void byte_pv(const Tiles& tiles, int stage, const float (&p)[kLaneSeen], float (&o)[kLaneSums]) {
+  const Weighed w = weigh(tiles, stage, p);
   Four a;
   unsigned four[2][4], zeros[2];
   AA_UNROLL
-  for (int j = 0; j < 8; ++j) four[j / 4][j % 4] = bits_of(fmaf(w[j], factor, 0x1p23f));
+  for (int j = 0; j < 8; ++j) four[j / 4][j % 4] = bits_of(w.weight[j] + 0x1p23f);
   AA_UNROLL
   for (int half = 0; half < 2; ++half) {
     a.at[2 * half] = byte_of_four(four[half], 1);
     a.at[2 * half + 1] = byte_of_four(four[half], 0);
-    const unsigned words[4] = {last[4 * half], last[4 * half + 1], last[4 * half + 2], last[4 * half + 3]};
+    const unsigned words[4] = {w.last[4 * half], w.last[4 * half + 1], w.last[4 * half + 2], w.last[4 * half + 3]};
     zeros[half] = byte_of_four(words, 0) & 0x0f0f0f0fu;
   }
-  ByteSums even = {}, odd = {};  // minus the weighted zero points, as they are and times 16
-  if constexpr (kPack == 4) {
-    const ByteSums sums = multiply_bytes<true>(a, zeros[0], zeros[1], even);
+  const auto add = [&](unsigned b0, unsigned b1, int slot, int count, float by) {
+    const ByteSums sums = multiply_bytes<true>(a, b0, b1);
     AA_UNROLL
-    for (int e = 0; e < 2; ++e) {
-      even.at[2 + e] = -(sums.at[e] * 256 + sums.at[2 + e]);
-      odd.at[2 + e] = even.at[2 + e] * 16;
-    }
-  }
-  const auto add = [&](unsigned b0, unsigned b1, int slot, const ByteSums& from, float by) {
-    const ByteSums sums = multiply_bytes<true>(a, b0, b1, from);
-    AA_UNROLL
-    for (int e = 0; e < 2; ++e) o[slot + e] += (float)(sums.at[e] * 256 + sums.at[2 + e]) * by;
+    for (int e = 0; e < count; ++e) o[slot + e] += (float)(sums.at[e] * 256 + sums.at[2 + e]) * by;
   };
+  if (kPack == 4) add(zeros[0], zeros[1], kLaneSums - 1, 1, w.share);
+  const float share_of_odd = w.share * (1.f / 16);  // their codes stand four bits higher
   AA_UNROLL
   for (int c = 0; c < kLaneColumns / (2 * kSpread); ++c) {
     AA_UNROLL
-    for (int j = 0; j < 8; ++j) four[j / 4][j % 4] = word_at(v[j] + lane() / 4 * 4 + c * 32);
+    for (int j = 0; j < 8; ++j) four[j / 4][j % 4] = word_at(w.v[j] + lane() / 4 * 4 + c * 32);
     AA_UNROLL
     for (int b = 0; b < 4; ++b) {
       const unsigned b0 = byte_of_four(four[0], b), b1 = byte_of_four(four[1], b);
       const int slot = 2 * kSpread * c + kSpread / 2 * b;
       if constexpr (kPack == 4) {
-        add(b0 & 0x0f0f0f0fu, b1 & 0x0f0f0f0fu, slot, even, share);
-        add(b0 & 0xf0f0f0f0u, b1 & 0xf0f0f0f0u, slot + 2, odd, share * (1.f / 16));
+        add(b0 & 0x0f0f0f0fu, b1 & 0x0f0f0f0fu, slot, 2, w.share);
+        add(b0 & 0xf0f0f0f0u, b1 & 0xf0f0f0f0u, slot + 2, 2, share_of_odd);
       } else {
-        add(b0, b1, slot, even, share);
+        add(b0, b1, slot, 2, w.share);
       }
     }
   }

@@ -24,7 +24,7 @@ constexpr int query_bytes(const Config& cfg, const Tile& tile) {
 constexpr int tile_pitch(const Config& cfg, int size) {
   return odd_pitch(code_bytes(cfg, padded_to(size, row_step(cfg))) + (has_row_scales(cfg.rows) ? 16 : 0));
 }
-// Decode of integer codes: rows lie as a block has them, codes and scale without a gap, and integers are multiplied.
+// Decode of rows with scales of their own: they lie as a block has them, codes and scale without a gap.
 constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
   if (is_flat(cfg, tile)) return tile.keys * (row_bytes(cfg, cfg.head_size) + row_bytes(cfg, cfg.head_size_v));
@@ -46,7 +46,7 @@ constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
 
 // Programs that share the rows of one merge, and the threads of each. Wide rows are few and long.
 constexpr bool has_wide_rows(const Tile& tile) { return tile.columns >= 256; }
-constexpr int merge_shares(const Tile& tile) { return has_wide_rows(tile) ? 16 : tile.rows > 16 ? tile.rows / 8 : 4; }
+constexpr int merge_shares(const Tile& tile) { return has_wide_rows(tile) ? 16 : tile.rows > 16 ? tile.rows / 8 : 2; }
 constexpr int merge_threads(const Tile& tile) { return has_wide_rows(tile) ? 512 : 128; }
 
 }  // namespace anyattn::portable

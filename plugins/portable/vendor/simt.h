@@ -19,7 +19,7 @@ constexpr int power_of_two_in(int n) { return n % 64 == 0 ? 32 : n & -n; }
 constexpr int kPiecesK = kCodesK / kPieceK, kLanesK = cfg.rows == kRowsRecord ? 8 : power_of_two_in(kPiecesK);
 constexpr int kPerLaneK = (kPiecesK + kLanesK - 1) / kLanesK;  // a record's 41 pieces are the only odd number
 constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
-constexpr bool kFlat = is_flat(cfg, tile);
+constexpr bool kFlat = is_flat(cfg, tile), kFlatFloats = kFlat && cfg.rows == kRowsE4M3Scaled;
 constexpr int kPitchQ = query_pitch(cfg, tile);
 constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile.groups ? kCodesK : tile_pitch(cfg, cfg.head_size);
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
@@ -45,6 +45,7 @@ constexpr int kRowSharers = tile.share ? kThreads / tile.rows : 4;   // lanes th
 constexpr int kLaneRows = kFlat ? 1 : 2 * kTilesM, kSeenRows = tile.share ? 1 : kLaneRows;
 constexpr int kLaneKeys = kWarpKeys / 4, kLaneSeen = tile.share ? tile.keys / kRowSharers : kLaneKeys;
 constexpr int kLaneColumns = kWarpColumns / 4;
+constexpr int kLaneSums = kLaneColumns + (kFlat && kRotated);    // the last: what zero points have added to each column
 constexpr int kLateAlways = tile.groups && !cfg.latent ? 1 : 0;  // also before the first: products of zeros, so no branch
 constexpr int kLate = tile.share || kLateAlways ? 1 : 0;
 constexpr int kAhead = tile.stages - 1 - kLate;    // tiles of keys asked for before they are used
@@ -62,11 +63,12 @@ struct SeenScores {
   float at[kSeenRows][kLaneSeen];
 };
 struct Accumulator {
-  float at[kLaneRows][kLaneColumns];
+  float at[kLaneRows][kLaneSums];
   unsigned weights[kGroupWeights];  // what products in flight read
 };
 
 AA_FN constexpr int lane_columns() { return kLaneColumns; }
+AA_FN constexpr int lane_sums() { return kLaneSums; }
 AA_FN int lane() { return thread() % 32; }
 AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
 AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
@@ -179,6 +181,10 @@ AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const
   }
 }
 
+AA_FN void load_four(const float* from, float (&to)[4]) {  // 16-byte aligned
+  const Chunk chunk = *(const Chunk*)from;
+  for (int e = 0; e < 4; ++e) to[e] = float_of_bits(chunk.word[e]);
+}
 AA_FN void store_two(float* to, float low, float high) { *(Two*)to = Two{low, high}; }
 AA_FN void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
   char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
@@ -260,27 +266,37 @@ struct Tiles {
   }
   // Flat rows, by eights: a whole number of 16-byte pieces where the block has a head's rows one after the other.
   AA_FN void fill_flat(int stage, const Rows& k, const Rows& v, int kv_head) const {
-    fill_plane<kPitchK>(stage, 0, k_at(stage, 0), k, kv_head);
-    fill_plane<kPitchV>(stage, 1, v_at(stage, 0), v, kv_head);
+    if constexpr (kFlat) {
+      fill_plane<kPitchK>(stage, 0, k_at(stage, 0), k, kv_head);
+      fill_plane<kPitchV>(stage, 1, v_at(stage, 0), v, kv_head);
+    }
   }
   template <int kBytes>
   AA_FN void fill_plane(int stage, int plane, int to, const Rows& rows, int kv_head) const {
-    constexpr int kWarps = kThreads / 32, kPieces = kBytes / 2;
-    const char* from = rows.data + (int64_t)kv_head * rows.head_bytes + lane() * 16;
-    const int64_t* at_rows = offsets(stage) + plane + thread() / 32 * 16;
-    const SharedAt at = start + to + thread() / 32 * (8 * kBytes);
+    constexpr int kWarps = kThreads / 32, kPieces = kBytes / 2, kEights = tile.keys / 8 / kWarps;
+    constexpr int kCopies = (kEights * kPieces + 31) / 32;
+    const char* from = rows.data + (int64_t)kv_head * rows.head_bytes;
+    const int64_t* at_rows = offsets(stage) + plane + thread() / 32 * kEights * 16;
+    const SharedAt at = start + to + thread() / 32 * (kEights * 8 * kBytes);
+    // The eight of a lane's piece. 32 pieces at a time reach over one end of an eight that has more.
+    const auto eight_of = [](int n) {
+      return kPieces < 32 ? (n * 32 + lane()) / kPieces : n * 32 / kPieces + (n * 32 % kPieces + lane() >= kPieces);
+    };
     if (rows.token_bytes == kBytes) {
+      int64_t offset[kCopies];  // all of them before the first copy: a copy behind a shared load costs three empty slots
       AA_UNROLL
-      for (int n = 0; n < tile.keys / 8 / kWarps; ++n) AA_UNROLL
-      for (int i = 0; i < (kPieces + 31) / 32; ++i)
-        if ((i + 1) * 32 <= kPieces || lane() < kPieces - i * 32)
-          load_chunk<16>(at + (n * kWarps * 8 * kBytes + i * 512) + lane() * 16, from + i * 512, at_rows[n * kWarps * 16]);
+      for (int n = 0; n < kCopies; ++n)
+        offset[n] = (n + 1) * 32 <= kEights * kPieces || lane() < kEights * kPieces - n * 32 ? at_rows[eight_of(n) * 16] : -1;
+      AA_UNROLL
+      for (int n = 0; n < kCopies; ++n)
+        if ((n + 1) * 32 <= kEights * kPieces || lane() < kEights * kPieces - n * 32)
+          load_chunk<16>(at + (n * 512 + lane() * 16), from + (unsigned)(n * 512 + lane() * 16 - eight_of(n) * (8 * kBytes)),
+                         offset[n]);
       return;
     }
     for (int row = 0; row < tile.keys / kWarps; ++row)
       for (int piece = lane() * 4; piece < kBytes; piece += 128)
-        load_chunk<4>(at + (row / 8 * kWarps * 8 + row % 8) * kBytes + piece, from + piece - lane() * 16,
-                      at_rows[(row / 8 * kWarps * 8 + row % 8) * 2]);
+        load_chunk<4>(at + row * kBytes + piece, from + piece, at_rows[row * 2]);
   }
   AA_FN void fill_scales(int stage, int row, const char* k_of, const char* v_of, int64_t k_offset, int64_t v_offset) const {
     load_chunk<4>(start + (k_at(stage, row) + kCodesK), k_of + kRowCodesK, k_offset);
@@ -326,7 +342,9 @@ AA_FN void rotate_back(Accumulator& o) {
   constexpr int kNear = 2 * kSpread;
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
-    float(&y)[kLaneColumns] = o.at[i];
+    float(&y)[kLaneSums] = o.at[i];
+    AA_UNROLL
+    for (int c = 0; kLaneSums > kLaneColumns && c < kLaneColumns; ++c) y[c] -= y[kLaneSums - 1];
     AA_UNROLL
     for (int distance = 1; distance < cfg.head_size_v; distance *= 2) {
       const int step = distance < kNear ? distance : distance / 4;
@@ -350,6 +368,14 @@ AA_FN void rotate_back(Accumulator& o) {
       if (column < cfg.head_size_v) y[slot_of(c)] = signed_by_rotation(y[slot_of(c)], column) * (1.f / cfg.head_size_v);
     }
   }
+}
+
+// Codes of V outside a tile's keys [begin, end), which may be those of NaN, become zeros. A lane a key of its warp.
+AA_FN void hide_values(const Tiles& tiles, int stage, int begin, int end) {
+  if (!kFlatFloats || (begin <= 0 && end >= tile.keys)) return;
+  const int key = warp_n() * kWarpKeys + lane();
+  for (int at = 0; at < kRowCodesV && (key < begin || key >= end); at += 4) *(unsigned*)(tiles.v(stage, key) + at) = 0;
+  warp_barrier();
 }
 
 AA_FN float query_element(const Tiles& tiles, int row, int i) {

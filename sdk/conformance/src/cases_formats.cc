@@ -28,7 +28,7 @@ constexpr Line kLines[] = {
      "lse=base2 format=@",
      Dtypes::kHalves, ANYATTN_FORMATS},
     {"format/few_rows_of_many_keys/@", "paged q=8 kv=2 d=128 lens=2/1000 seed=11 lse=natural format=@", Dtypes::kHalves,
-     "int8_per_token_head|int4_per_token_head"},
+     "int8_per_token_head|fp8_per_token_head|int4_per_token_head"},
     {"format/ranks/@", "paged q=4 kv=2 d=32 lens=1/10,1/3,1/50 seed=719 lse=natural cp=2:4 format=@", Dtypes::kFloat32,
      ANYATTN_FORMATS},
     {"format/batch_mates/@", "paged q=4 kv=2 d=64 lens=1/300,3/65,7/17 seed=722 lse=natural invariant format=@",
