@@ -30,8 +30,8 @@ void PortableAttn::memory(const anyattn_limits& limits, anyattn_memory& memory) 
   memory.persistent_bytes = Worklist::persistent_bytes(plan_, limits);
 }
 
-uint32_t PortableAttn::warmup(const anyattn_limits&, void*, void*) {
-  const bool loaded = kernels_.prepare();
+uint32_t PortableAttn::warmup(const anyattn_limits& limits, void*, void*) {
+  const bool loaded = kernels_.prepare(lanes_for(plan_.main, limits.max_query_len));
   return kTargetDevice == ANYATTN_DEVICE_CPU || !loaded ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
 }
 

@@ -37,6 +37,10 @@ inline int team_of(const Tile& tile) { return std::gcd(tile.slots, tile.head_uni
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
 // Can the kernels be had: compiled here, or taken from where code lies?
 void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, Reasons& reasons);
+// Lanes that queries of at most `longest` rows need: short ones leave the second one out.
+inline int lanes_for(const Specialisation& spec, uint32_t longest) {
+  return longest <= static_cast<uint32_t>(spec.lanes[0].max_query) ? 1 : spec.num_lanes;
+}
 // Bytes of scratch beside the parts.
 uint64_t workspace_bytes(const Host& host, const Specialisation& spec);
 
@@ -44,10 +48,13 @@ class Kernels {
  public:
   Kernels(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec);
   ~Kernels();
-  // Begins to compile in threads of its own, or to take from disk. prepare does so too; two impls begin before either waits.
-  void begin();
-  // Waits for the code and loads it. False where it is only to be kept on disk (option warmup). Idempotent.
-  bool prepare();
+  // Begins to compile the first `lanes` lanes in threads of its own, or to take them from disk. prepare does so too; two impls
+  // begin before either waits.
+  void begin(int lanes);
+  // Waits for the code and loads it; lanes that are there stay. False where all is only to be kept on disk (option warmup).
+  bool prepare(int lanes);
+  // prepare where something was prepared before, for metadata of wider limits than warmup's; else a launch says what is missing.
+  void widen(int lanes);
 
   // Hot: each queues one launch.
   void plan(int lane, const PlanArgs& args, void* stream) const;

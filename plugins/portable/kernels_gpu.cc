@@ -2,6 +2,7 @@
 // The kernels on a device: loaded by prepare, then one driver call a launch. The caller has made the device current.
 #include <algorithm>
 #include <future>
+#include <mutex>
 
 #include "compiler.h"
 #include "kernels.h"
@@ -104,11 +105,19 @@ struct Kernels::Impl {
   std::string architecture;
   Functions lanes[kMaxLanes];
   void *store = nullptr, *gather = nullptr, *merge = nullptr;
-  bool ready = false;
   std::vector<void*> modules;
   std::vector<Program> programs;
-  std::vector<std::future<std::string>> codes;  // of the programs; their threads read what stands above
+  std::mutex mutex;            // of what follows
+  int ready = 0, started = 0;  // lanes that are loaded; that are compiled or on their way
+  struct Started {
+    Program program;
+    std::future<std::string> code;  // its thread reads what stands above
+  };
+  std::vector<Started> on_their_way;
 
+  bool loads() const { return host.option("warmup", "load") != "compile"; }
+  void begin(int count);
+  bool prepare(int count);
   void load(const Program& program, const std::string& code);
 };
 
@@ -122,12 +131,51 @@ Kernels::~Kernels() {
   for (void* module : impl_->modules) driver().module_unload(module);
 }
 
-void Kernels::begin() {
-  Impl& impl = *impl_;
-  if (impl.ready || !impl.codes.empty()) return;
-  for (const Program& program : impl.programs)
-    impl.codes.push_back(
-        std::async(std::launch::async, [&impl, program] { return machine_code(impl.host, impl.facts, impl.spec, program); }));
+void Kernels::Impl::begin(int count) {
+  if (!loads()) count = spec.num_lanes;  // for a device that is not here: all that it may need
+  for (const Program& program : programs) {
+    if (program.lane < started || program.lane >= count) continue;
+    on_their_way.push_back(
+        {program, std::async(std::launch::async, [this, program] { return machine_code(host, facts, spec, program); })});
+  }
+  started = std::max(started, count);
+}
+
+bool Kernels::Impl::prepare(int count) {
+  if (ready >= count) return true;
+  if (loads()) driver();
+  begin(count);
+  const int lanes_started = started;
+  auto programs_started = std::move(on_their_way);
+  on_their_way.clear();
+  started = ready;  // what fails begins anew
+  for (Started& one : programs_started) {
+    const std::string code = one.code.get();
+    if (loads()) load(one.program, code);
+  }
+  if (!loads()) {
+    if (!has_code(host, facts, spec))
+      throw Error(ANYATTN_INVALID_ARGUMENT,
+                  "warmup: compile, but the folder of the option cache keeps nothing; name one that can be written");
+    return false;
+  }
+  started = ready = lanes_started;
+  return true;
+}
+
+void Kernels::begin(int lanes) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->begin(lanes);
+}
+
+bool Kernels::prepare(int lanes) {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->prepare(lanes);
+}
+
+void Kernels::widen(int lanes) {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->ready > 0) impl_->prepare(lanes);
 }
 
 void Kernels::Impl::load(const Program& program, const std::string& code) {
@@ -152,25 +200,6 @@ void Kernels::Impl::load(const Program& program, const std::string& code) {
     find(&merge, "portable_merge");
     find(&gather, "portable_gather");
   }
-}
-
-bool Kernels::prepare() {
-  Impl& impl = *impl_;
-  if (impl.ready) return true;
-  const bool loads = impl.host.option("warmup", "load") != "compile";
-  if (loads) driver();
-  begin();
-  auto codes = std::move(impl.codes);
-  impl.codes.clear();
-  for (size_t i = 0; i < codes.size(); ++i) {
-    const std::string code = codes[i].get();
-    if (loads) impl.load(impl.programs[i], code);
-  }
-  if (!loads && !has_code(impl.host, impl.facts, impl.spec))
-    throw Error(ANYATTN_INVALID_ARGUMENT,
-                "warmup: compile, but the folder of the option cache keeps nothing; name one that can be written");
-  impl.ready = loads;
-  return loads;
 }
 
 void Kernels::plan(int lane, const PlanArgs& args, void* stream) const {

@@ -58,8 +58,9 @@ struct Kernels::Impl {
 Kernels::Kernels(const Host& host, const anyattn_device_facts&, const Specialisation& spec)
     : impl_(std::make_unique<Impl>(Impl{host, spec})) {}
 Kernels::~Kernels() = default;
-void Kernels::begin() {}
-bool Kernels::prepare() { return true; }
+void Kernels::begin(int) {}
+bool Kernels::prepare(int) { return true; }
+void Kernels::widen(int) {}
 
 void Kernels::plan(int lane, const PlanArgs& args, void*) const {
   Programs(impl_->spec.cfg, impl_->spec.lanes[lane]).plan(args, args.lanes[lane], lane == 0);

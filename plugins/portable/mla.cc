@@ -49,10 +49,11 @@ void PortableMla::memory(const anyattn_limits& limits, anyattn_memory& memory) c
   memory.persistent_bytes = Worklist::persistent_bytes(plan_, limits);
 }
 
-uint32_t PortableMla::warmup(const anyattn_limits&, void*, void*) {
-  kernels_.begin();
-  mha_kernels_.begin();
-  const bool loaded = kernels_.prepare() && mha_kernels_.prepare();
+uint32_t PortableMla::warmup(const anyattn_limits& limits, void*, void*) {
+  const int lanes = lanes_for(plan_.main, limits.max_query_len);
+  kernels_.begin(lanes);
+  mha_kernels_.begin(plan_.mha.num_lanes);
+  const bool loaded = kernels_.prepare(lanes) && mha_kernels_.prepare(plan_.mha.num_lanes);
   return kTargetDevice == ANYATTN_DEVICE_CPU || !loaded ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
 }
 

@@ -30,13 +30,14 @@ uint64_t Worklist::persistent_bytes(const Plan& plan, const anyattn_limits& limi
   return carver.used();
 }
 
-Worklist::Worklist(const Plan& plan, const Kernels& kernels, const anyattn_limits& limits, uint32_t mode, void* persistent)
+Worklist::Worklist(const Plan& plan, Kernels& kernels, const anyattn_limits& limits, uint32_t mode, void* persistent)
     : plan_(plan), kernels_(kernels), limits_(limits), mode_(mode) {
   if (mode > ANYATTN_METADATA_GRAPH_CAPTURE) throw Error(kWrong, "metadata mode ", mode, "; allowed: 0, 1, 2");
   if (mode == ANYATTN_METADATA_GRAPH_CAPTURE && kTargetDevice == ANYATTN_DEVICE_CPU)
     throw Error(ANYATTN_UNSUPPORTED,
                 "metadata mode 2 (graph capture); allowed: 0 (normal), 1 (fast): the CPU captures no graphs");
   if (!persistent) throw Error(kWrong, "persistent is null; needed: ", persistent_bytes(plan, limits), " bytes");
+  kernels.widen(lanes_for(plan.main, limits.max_query_len));
   Carver carver(persistent);
   kept_ = carver.take<BatchView>(1);
   for (int i = 0; i < plan.main.num_lanes; ++i) lanes_[i] = carve_lane(carver, plan.main.lanes[i], limits);
@@ -53,8 +54,7 @@ void Worklist::update(const anyattn_batch& batch, void* stream) {
               {plan_.ragged, plan_.has(ANYATTN_FEATURE_PER_REQUEST_CAUSAL), plan_.has(ANYATTN_FEATURE_MM_PREFIX)});
   batch_ = batch;
   const uint32_t longest = mode_ == ANYATTN_METADATA_GRAPH_CAPTURE ? limits_.max_query_len : batch.max_query_len;
-  const int first_takes = plan_.main.lanes[0].max_query;
-  lanes_in_use_ = longest <= static_cast<uint32_t>(first_takes) ? 1 : plan_.main.num_lanes;
+  lanes_in_use_ = lanes_for(plan_.main, longest);
   PlanArgs args{};
   args.batch = {batch.query_start_loc,
                 batch.seq_lens,

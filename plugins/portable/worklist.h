@@ -10,7 +10,7 @@ namespace anyattn::portable {
 
 class Worklist {
  public:
-  Worklist(const Plan& plan, const Kernels& kernels, const anyattn_limits& limits, uint32_t mode, void* persistent);
+  Worklist(const Plan& plan, Kernels& kernels, const anyattn_limits& limits, uint32_t mode, void* persistent);
 
   static uint64_t persistent_bytes(const Plan& plan, const anyattn_limits& limits);
 

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -101,20 +102,31 @@ class OpenPlugin {
 
   // impl_create and warmup with the first spec; throws what the plugin says.
   void warm(const anyattn_device_facts& facts, const Shape& shape) {
+    with_impl(facts, shape, [&](const anyattn_backend& of, anyattn_impl* impl) {
+      const anyattn_limits limits{ANYATTN_LIMITS_SIZE, 64, 2048, 2048, 4096, 4096 / shape.block_size};
+      uint32_t level = 0;
+      expect_ok(of.warmup(impl, &limits, nullptr, nullptr, &level, error()));
+    });
+  }
+
+  // An impl of the first spec for the time of the call.
+  using Use = std::function<void(const anyattn_backend&, anyattn_impl*)>;
+  void with_impl(const anyattn_device_facts& facts, const Shape& shape, const Use& use) {
     struct Call {
       OpenPlugin* plugin;
       const anyattn_device_facts* facts;
       const Shape* shape;
+      const Use* use;
       anyattn_problem problem;
       bool done;
       std::string failure;
-    } call{this, &facts, &shape, problem_of(shape), false, {}};
+    } call{this, &facts, &shape, &use, problem_of(shape), false, {}};
     const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
       auto& of = *static_cast<Call*>(context);
       if (of.done) return;
       of.done = true;
       try {
-        of.plugin->warm(*of.facts, of.plugin->backend(of.shape->backend()), of.problem, spec);
+        of.plugin->with_impl(*of.facts, of.plugin->backend(of.shape->backend()), of.problem, spec, *of.use);
       } catch (const std::exception& failure) {
         of.failure = failure.what();
       }
@@ -123,28 +135,31 @@ class OpenPlugin {
     if (!call.failure.empty()) throw std::runtime_error(call.failure);
   }
 
- private:
-  const anyattn_backend& backend(const char* name) const {
-    for (uint32_t i = 0; i < plugin_->num_backends; ++i)
-      if (std::strcmp(plugin_->backends[i]->name, name) == 0) return *plugin_->backends[i];
-    throw std::runtime_error(std::string(plugin_->id) + " has no backend " + name);
-  }
-  void warm(const anyattn_device_facts& facts, const anyattn_backend& of, const anyattn_problem& problem,
-            const anyattn_kv_cache_spec* spec) {
-    const anyattn_limits limits{ANYATTN_LIMITS_SIZE, 64, 2048, 2048, 4096, 4096 / problem.block_size};
-    anyattn_impl* impl = nullptr;
-    expect_ok(of.impl_create(&host_, &facts, &problem, spec, &impl, error()));
-    uint32_t level = 0;
-    const int32_t status = of.warmup(impl, &limits, nullptr, nullptr, &level, error());
-    of.impl_destroy(impl);
-    expect_ok(status);
-  }
   anyattn_error* error() {
     error_ = {text_, sizeof text_, 0, 0, 0};
     return &error_;
   }
   void expect_ok(int32_t status) const {
     if (status != ANYATTN_OK) throw std::runtime_error(text_);
+  }
+
+ private:
+  const anyattn_backend& backend(const char* name) const {
+    for (uint32_t i = 0; i < plugin_->num_backends; ++i)
+      if (std::strcmp(plugin_->backends[i]->name, name) == 0) return *plugin_->backends[i];
+    throw std::runtime_error(std::string(plugin_->id) + " has no backend " + name);
+  }
+  void with_impl(const anyattn_device_facts& facts, const anyattn_backend& of, const anyattn_problem& problem,
+                 const anyattn_kv_cache_spec* spec, const Use& use) {
+    anyattn_impl* impl = nullptr;
+    expect_ok(of.impl_create(&host_, &facts, &problem, spec, &impl, error()));
+    try {
+      use(of, impl);
+    } catch (...) {
+      of.impl_destroy(impl);
+      throw;
+    }
+    of.impl_destroy(impl);
   }
 
   Options words_;
