@@ -23,8 +23,7 @@ struct Divisor {
   }
   // n / by, n >= 0.
   __device__ __forceinline__ int quotient(int n) const {
-    const uint32_t high = static_cast<uint32_t>(static_cast<uint64_t>(n) * multiplier >> 32);
-    return static_cast<int>((high + static_cast<uint32_t>(n)) >> shift);
+    return static_cast<int>((__umulhi(static_cast<uint32_t>(n), multiplier) + static_cast<uint32_t>(n)) >> shift);
   }
 };
 
