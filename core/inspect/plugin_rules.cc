@@ -68,7 +68,24 @@ std::optional<Finding> check_exports(const ElfFile& file, uint32_t abi_major) {
   return std::nullopt;
 }
 
+// An empty or relative folder is one below the current one, where anybody may have put a library.
+std::optional<Finding> check_search_path(const char* what, std::string_view folders) {
+  for (size_t begin = 0; begin <= folders.size() && !folders.empty();) {
+    const size_t end = std::min(folders.find(':', begin), folders.size());
+    const std::string_view folder = folders.substr(begin, end - begin);
+    if (!folder.starts_with('/') && !folder.starts_with("$ORIGIN") && !folder.starts_with("${ORIGIN}")) {
+      return Finding{
+          fmt::format("has the {} '{}', whose element '{}' makes the linker look in the current folder", what, folders, folder),
+          "link it with anyattn_add_plugin; elsewhere -rpath,'$ORIGIN/lib', with CMake BUILD_WITH_INSTALL_RPATH ON"};
+    }
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
 std::optional<Finding> check_process_safety(const ElfFile& file) {
+  if (auto finding = check_search_path("RPATH", file.rpath)) return finding;
+  if (auto finding = check_search_path("RUNPATH", file.runpath)) return finding;
   for (const std::string_view library : file.needed) {
     if (library.starts_with("libanyattn.so")) {
       return Finding{fmt::format("links the host library {}", library),

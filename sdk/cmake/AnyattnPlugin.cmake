@@ -41,7 +41,8 @@ function(anyattn_add_plugin target)
     LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY}
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON
-    BUILD_RPATH "\$ORIGIN/lib" INSTALL_RPATH "\$ORIGIN/lib"
+    # As installed: what CMake would build with ends in ':', an empty element, which the linker reads as the current folder.
+    INSTALL_RPATH "\$ORIGIN/lib" BUILD_WITH_INSTALL_RPATH ON
     LINK_DEPENDS ${_ANYATTN_PLUGIN_MODULE_DIR}/anyattn_plugin.map)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fno-gnu-unique>)

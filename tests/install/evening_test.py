@@ -64,6 +64,12 @@ class Evening:
             said[command] = self.run("sh", "-ec", command)
         listed = next(text for command, text in said.items() if command.startswith("anyattn list --config site.yaml"))
         want("ACME_ATTN" in listed and "open" in listed, f"the installed bundle is not open: {listed}")
+        check = next(text for command, text in said.items() if command.startswith("anyattn check"))
+        for wanted in ("trial in a child process: ok", "ACME_ATTN: ok", "truth of supports", "allocations after warm-up: counted",
+                       "load order: "):
+            want(wanted in check, f"'{wanted}' is not in: {check}")
+        with open(self.path("check.json"), encoding="utf-8") as f:
+            json.load(f)
         why = next(text for command, text in said.items() if command.startswith("anyattn verdicts why"))
         want("com.acme.attn" in why and "ok" in why, f"no good verdict: {why}")
 

@@ -59,6 +59,15 @@ class Test:
         checker = os.path.join(prefix, "bin", "anyattn-conformance")
         run(checker, self.path("template_build/plugins/template/anyattn_template.so"), env=self.environment)
 
+    @staticmethod
+    def linked_as_promised(plugin):
+        """RPATH, immediate binding, never unloaded, no symbol that the linker makes unique, one exported name."""
+        dynamic = run("readelf", "-d", plugin)
+        for wanted in ("RPATH", "[$ORIGIN/lib]", "NODELETE", "BIND_NOW"):
+            want(wanted in dynamic.replace("FLAGS_1            Flags: NOW", "BIND_NOW"), f"{wanted} is not in\n{dynamic}")
+        exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", plugin).splitlines() if " A " not in line]
+        want(exported == ["anyattn_plugin_entry_v0"], f"{plugin} exports {exported}")
+
     def plain_compiler_and_python(self):
         """No CMake: the C template by its compiler line in anyattn-sdk.pc; then a host that is no C at all."""
         if not shutil.which("pkg-config"):
@@ -71,9 +80,7 @@ class Test:
         plugin = self.path("anyattn_plain.so")
         run("cc", "-std=c11", "-O1", *flags("plugin_cflags"), "-o", plugin, self.path("template", "template_attn.c"),
             *flags("plugin_ldflags"), "-lm")
-        dynamic = run("readelf", "-d", plugin)
-        for wanted in ("RPATH", "$ORIGIN/lib", "NODELETE", "BIND_NOW"):
-            want(wanted in dynamic.replace("FLAGS_1            Flags: NOW", "BIND_NOW"), f"{wanted} is not in\n{dynamic}")
+        self.linked_as_promised(plugin)
         host = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ctypes_host.py")
         print(run(sys.executable, host, plugin, TEMPLATE), end="")
 
@@ -84,6 +91,7 @@ class Test:
         self.build(folder, build, self.path("sdk_only"))
         run(os.path.join(os.path.dirname(self.a.cmake), "ctest"), "--test-dir", build, "--output-on-failure")
         plugin = os.path.join(build, "plugins/acme/anyattn_acme.so")
+        self.linked_as_promised(plugin)
         host = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ctypes_host.py")
         print(run(sys.executable, host, plugin, "ACME_ATTN"), end="")
         config = self.write("acme.yaml", f"version: 1\nplugins: {{search: [{build}/plugins]}}\nselection: {{backend: ACME_ATTN}}\n")

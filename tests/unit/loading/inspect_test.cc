@@ -82,6 +82,30 @@ TEST_CASE("abi_1_exports_the_entry_and_nothing_else") {
                      {"unique symbols", "AnyattnFakeUnique", "-fno-gnu-unique", "version script"});
 }
 
+TEST_CASE("a_plugin_that_would_look_in_the_current_folder_is_refused") {
+  const std::string good = fakes::read_file(fakes::file("good"));
+  ElfFile file;
+  REQUIRE_FALSE(anyattn::inspect::read_elf(bytes_of(good), file).has_value());
+  for (const char* sound : {"", "$ORIGIN/lib", "${ORIGIN}/lib:/opt/acme/lib", "/a:/b"}) {
+    CAPTURE(sound);
+    file.rpath = sound;
+    CHECK_FALSE(anyattn::inspect::check_plugin(file).has_value());
+  }
+  for (const char* path : {"$ORIGIN/lib:", ":$ORIGIN/lib", "/a::/b", "lib", "/a:../b", ":"}) {
+    CAPTURE(path);
+    for (const bool is_runpath : {false, true}) {
+      file.rpath = is_runpath ? "" : path;
+      file.runpath = is_runpath ? path : "";
+      const auto finding = anyattn::inspect::check_plugin(file);
+      REQUIRE(finding.has_value());
+      fakes::check_parts(
+          finding->reason + "; " + finding->remedy,
+          {is_runpath ? "RUNPATH" : "the RPATH", path, "the current folder", "$ORIGIN/lib", "BUILD_WITH_INSTALL_RPATH"});
+    }
+    file.runpath = "";
+  }
+}
+
 TEST_CASE("extra_exports_are_refused_with_their_names") {
   ElfFile file;
   file.type = ET_DYN;
