@@ -10,8 +10,12 @@ import os
 import sys
 import time
 
-from anyattn import Attention
-from llama import Llama, NumpyAttention, Tokenizer, open_gguf
+try:
+    from anyattn import Attention
+    from llama import Llama, NumpyAttention, Tokenizer, open_gguf
+except ModuleNotFoundError as missing:
+    sys.exit(f"generate.py: {sys.executable} has no module {missing.name}; run this file with a python3 that has numpy and yaml, "
+             "on Debian /usr/bin/python3 with python3-numpy and python3-yaml")
 
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "anyattn", "smollm2")
 
