@@ -20,7 +20,7 @@ TEST_CASE("a_full_disk_costs_no_file_that_was_there_and_leaves_no_half_one") {
   // Every write to a file fails, as on a full disk.
   const auto full = [](std::vector<std::string> arguments) {
     std::vector<std::string> command{"/bin/sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh",
-                                     ANYATTN_BINARY_DIR "/bin/anyattn"};
+                                     std::string(ANYATTN_BINARY_DIR) + "/bin/anyattn"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     return run_program(command);
   };
