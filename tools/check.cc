@@ -188,6 +188,7 @@ int check_backend(const CheckOptions& options) {
   }
   asked.stories_file = options.stories;
   asked.truth_seed = options.seed;
+  asked.jobs = options.jobs;
   asked.beside = find_company(options, subject);
   asked.case_texts = narrowed_cases(options.target, options.seed);
   if (!options.one_case.empty()) {

@@ -169,6 +169,9 @@ Verb add_check(CLI::App& app) {
   verb->add_option("--seed", options->seed,
                    "of the random problems that test what the backend says it supports; 1 where absent")
       ->type_name("N");
+  verb->add_option("--jobs", options->jobs, "cases at work at a time, each in a process of its own; 1 where absent")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   verb->add_option("--beside", options->beside, "a plugin file to load before and behind the checked one; else one of 'list'")
       ->type_name("FILE");
   verb->add_option("--provider", options->provider, "a plugin file with the device provider, for devices other than the cpu")

@@ -53,6 +53,7 @@ struct CheckOptions {
   std::string stories;   // a dump of the small model's q, k and v; empty: cases with it are skipped
   std::string one_case;  // --case, as a failing case prints itself; empty: all
   uint64_t seed = 1;     // of the random problems
+  int jobs = 1;          // cases at work at a time
   std::string beside;    // another plugin file; empty: the first other plugin of the configuration that has a cpu backend
 };
 int check_backend(const CheckOptions& options);

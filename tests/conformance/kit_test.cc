@@ -348,6 +348,58 @@ TEST_CASE("a_crash_is_a_verdict_and_the_next_case_runs") {
   CHECK(crashed.cases[2].verdict == Verdict::kFailed);
 }
 
+TEST_CASE("several_processes_report_as_one_does") {
+  Options one, four;
+  one.backend = four.backend = "NAIVE_ATTN";
+  one.case_texts = four.case_texts = {"paged float32 lens=1/3", "contract float32 check=destroy_takes_null",
+                                      "paged float32 lens=1/4", "paged float32 lens=1/5"};
+  four.jobs = 4;
+
+  for (const char* plugin : {"naive", "crashes"}) {
+    const BackendReport alone = run(naive(plugin), one).backends.at(0);
+    const BackendReport together = run(naive(plugin), four).backends.at(0);
+
+    REQUIRE(alone.cases.size() == 4);
+    REQUIRE(together.cases.size() == 4);
+    for (size_t i = 0; i < 4; ++i) {
+      CHECK(together.cases[i].c.name == alone.cases[i].c.name);
+      CHECK(together.cases[i].verdict == alone.cases[i].verdict);
+      CHECK(together.cases[i].message == alone.cases[i].message);
+      CHECK(together.cases[i].ratio_out == alone.cases[i].ratio_out);
+    }
+  }
+}
+
+TEST_CASE("cases_that_the_time_is_over_for_are_named_and_the_report_is_not_ok") {
+  Options options;
+  options.backend = "NAIVE_ATTN";
+  options.case_texts = {"paged float32 lens=1/3", "contract float32 check=destroy_takes_null",
+                        "contract float32 check=destroy_takes_null"};
+  options.jobs = 2;
+  options.timeout_ms = 500;  // the first case hangs that long beside the two others
+  const BackendReport in_time = run(naive("hangs"), options).backends.at(0);
+  options.jobs = 1;
+  options.within_s = 0.1;
+
+  const BackendReport cut = run(naive("hangs"), options).backends.at(0);
+
+  CHECK(in_time.cases.size() == 3);
+  CHECK(in_time.count(Verdict::kPassed) == 2);
+  CHECK(in_time.not_run.empty());
+  REQUIRE(cut.cases.size() == 1);
+  CHECK(cut.not_run == std::vector<std::string>{"case_2", "case_3"});
+  CHECK_FALSE(cut.ok());
+  Options right;
+  right.backend = "NAIVE_ATTN";
+  right.case_texts = options.case_texts;
+  right.within_s = 1e-9;
+  const Report none = run(naive("naive"), right);
+  CHECK_FALSE(none.ok());
+  std::ostringstream text;
+  print_report(none, false, text);
+  CHECK_MESSAGE(contains(text.str(), "NOT RUN, the time was over: case_1 case_2 case_3"), text.str());
+}
+
 TEST_CASE("a_case_that_does_not_end_has_failed") {
   Options options;
   options.case_texts = {"paged float32 lens=1/3", "contract float32 check=destroy_takes_null"};

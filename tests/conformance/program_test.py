@@ -31,6 +31,8 @@ want("help ends with 0 and names the words of a case", code == 0 and "window" in
 code, out, _ = run("--list")
 want("list prints names and texts", code == 0 and "bug/1_nan_behind_the_last_key/float32\tpaged float32" in out, out[:300])
 for words, text in [((), "FILE is missing"), (("--grid", "huge", "x"), "allowed: small, full"), (("--wrong",), "unknown argument"),
+                    (("x", "--jobs", "0"), "--jobs 0: allowed: 1 to 1024"), (("x", "--within", "soon"), "--within soon: write a number"),
+                    (("x", "--in-process", "--jobs", "2"), "leave out --jobs and --within"),
                     ((plugin("naive"), "--case", "pagd float32 lens=1/1"), "kind 'pagd' is unknown"),
                     ((plugin("naive"), "--only", "teleport*"), "no case is named like"), (("/nonexistent.so",), "no such file")]:
     code, out, err = run(*words)

@@ -82,22 +82,20 @@ void work(const std::string& path, const Options& options, bool comes_first, con
 
 std::vector<CaseResult> run_beside(const std::string& path, const Options& options) {
   // What the other plugin does alone says nothing of the checked one.
-  std::string alone;
-  run_child(
+  const std::string alone = run_child(
       [&](const Send&) {
         try {
           company(options.beside);
         } catch (const NoCompany&) {  // NOLINT(bugprone-empty-catch): said with its reason below
         }
       },
-      SIZE_MAX, options.timeout_ms, [](CaseResult) {}, &alone);
+      options.timeout_ms, [](CaseResult) {});
   if (!alone.ends_with("status 0")) return {ended("beside/first/", Verdict::kSkipped, options.beside + " alone: " + alone)};
   std::vector<CaseResult> results;
   for (const bool comes_first : {true, false}) {
     const std::string order = comes_first ? "beside/first/" : "beside/second/";
-    std::string end;
-    run_child([&](const Send& send) { work(path, options, comes_first, order, send); }, SIZE_MAX, options.timeout_ms,
-              [&](CaseResult result) { results.push_back(std::move(result)); }, &end);
+    const std::string end = run_child([&](const Send& send) { work(path, options, comes_first, order, send); },
+                                      options.timeout_ms, [&](CaseResult result) { results.push_back(std::move(result)); });
     if (!end.ends_with("status 0")) results.push_back(ended(order, Verdict::kFailed, end));
   }
   for (CaseResult& result : results)

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numbers>
 #include <numeric>
+#include <optional>
 #include <sstream>
 
 #include "failure.h"
@@ -71,17 +73,12 @@ std::string feature_of(const std::string& name) {
   return name.substr(kPrefix.size(), name.find('/', kPrefix.size()) - kPrefix.size());
 }
 
-void take(const std::vector<std::string>& must_pass, CaseResult result, BackendReport* report) {
-  const bool must = listed(must_pass, result.c.name);
-  if (must && (result.verdict == Verdict::kRefused || result.verdict == Verdict::kNotOffered)) {
-    result.message =
-        "the must-pass list has this case, but it is " + std::string(verdict_name(result.verdict)) + ": " + result.message;
-    result.verdict = Verdict::kFailed;
-  } else if (const std::string feature = feature_of(result.c.name); !feature.empty() && result.verdict == Verdict::kFailed) {
-    auto& wrong = report->wrong_features;
-    if (std::find(wrong.begin(), wrong.end(), feature) == wrong.end()) wrong.push_back(feature);
-  }
-  report->cases.push_back(std::move(result));
+void judge(const std::vector<std::string>& must_pass, CaseResult* result) {
+  if (result->verdict != Verdict::kRefused && result->verdict != Verdict::kNotOffered) return;
+  if (!listed(must_pass, result->c.name)) return;
+  result->message =
+      "the must-pass list has this case, but it is " + std::string(verdict_name(result->verdict)) + ": " + result->message;
+  result->verdict = Verdict::kFailed;
 }
 
 BackendReport run_backend(const Subject& subject, const std::vector<Case>& cases, const Options& options) {
@@ -89,14 +86,30 @@ BackendReport run_backend(const Subject& subject, const std::vector<Case>& cases
   report.backend = subject.backend.name;
   const auto must_pass = patterns_of(options.must_pass.empty() ? must_pass_list(report.backend) : options.must_pass);
   report.list_problems = idle_patterns(must_pass);
-  const auto done = [&](CaseResult result) {
-    take(must_pass, std::move(result), &report);
-    if (options.progress) options.progress(report.cases.back());
+  std::vector<std::optional<CaseResult>> results(cases.size());
+  std::map<size_t, std::string> wrong;  // features of failed cases; a refusal that may not be is another fault
+  const auto done = [&](size_t index, CaseResult result) {
+    if (const std::string feature = feature_of(result.c.name); !feature.empty() && result.verdict == Verdict::kFailed) {
+      wrong[index] = feature;
+    }
+    judge(must_pass, &result);
+    if (options.progress) options.progress(result);
+    results[index] = std::move(result);
   };
   if (options.isolate) {
-    run_isolated(subject, cases, options.timeout_ms, done);
+    run_isolated(subject, cases, {options.timeout_ms, options.jobs, options.within_s}, done);
   } else {
-    for (const Case& c : cases) done(run_case(subject, c));
+    for (size_t i = 0; i < cases.size(); ++i) done(i, run_case(subject, cases[i]));
+  }
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (results[i])
+      report.cases.push_back(std::move(*results[i]));
+    else
+      report.not_run.push_back(cases[i].name);
+  }
+  for (const auto& [index, feature] : wrong) {
+    auto& features = report.wrong_features;
+    if (std::find(features.begin(), features.end(), feature) == features.end()) features.push_back(feature);
   }
   return report;
 }

@@ -18,8 +18,8 @@ constexpr const char* kUsage =
     "anyattn-conformance FILE [--backend NAME] [--device KIND:N --provider FILE] [--case \"TEXT\"]... [--only PATTERN] [--grid "
     "small|full] [--json FILE]\n"
     "                    [--seed N] [--beside FILE]\n"
-    "                    [--option KEY=VALUE]... [--must-pass FILE] [--stories FILE] [--isa-mask HEX] [--in-process]\n"
-    "                    [--verbose] [--list]\n"
+    "                    [--option KEY=VALUE]... [--must-pass FILE] [--stories FILE] [--isa-mask HEX]\n"
+    "                    [--jobs N] [--within SECONDS] [--in-process] [--verbose] [--list]\n"
     "Runs the cases of the conformance kit against the backends of a plugin file.\n"
     "  --device     cpu (the default), cuda:0, hip:1 ...: backends for this device, in its memory\n"
     "  --provider   plugin file with the provider of that device; else FILE has it\n"
@@ -28,6 +28,8 @@ constexpr const char* kUsage =
     "  --beside     another plugin: the smallest cases run again with it opened before and behind the checked one\n"
     "  --must-pass  patterns of cases that may not be refused, one a line; else the list built in for the backend's name\n"
     "  --stories    attention dump of the small model; without it those cases are skipped\n"
+    "  --jobs       cases at work at a time, each in a process of its own; 1 where absent\n"
+    "  --within     no case is begun after so many seconds; those are named, and the exit code is 1\n"
     "  --in-process a crash of the plugin then ends this program; for debuggers\n"
     "  --verbose    a line a case in the report, and as soon as it is done on standard error; else every ten seconds\n"
     "  --list       print names and texts of the cases, run nothing\n"
@@ -69,10 +71,16 @@ uint64_t hex_of(const std::string& text) {
   return value;
 }
 
-uint64_t seed_of(const std::string& text) {
+uint64_t number_of(const std::string& word, const std::string& text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) throw UsageError("--seed " + text + ": write a number");
+  if (error != std::errc() || end != text.data() + text.size()) throw UsageError(word + " " + text + ": write a number");
+  return value;
+}
+
+uint64_t count_of(const std::string& word, const std::string& text, uint64_t most) {
+  const uint64_t value = number_of(word, text);
+  if (value < 1 || value > most) throw UsageError(word + " " + text + ": allowed: 1 to " + std::to_string(most));
   return value;
 }
 
@@ -102,7 +110,7 @@ Command read_command(int count, char** words) {
     else if (word == "--option")
       command.options.plugin_options.push_back(key_value(value()));
     else if (word == "--seed")
-      command.options.truth_seed = seed_of(value());
+      command.options.truth_seed = number_of(word, value());
     else if (word == "--beside")
       command.options.beside = value();
     else if (word == "--must-pass")
@@ -111,6 +119,10 @@ Command read_command(int count, char** words) {
       command.options.stories_file = value();
     else if (word == "--isa-mask")
       command.options.isa_mask = hex_of(value());
+    else if (word == "--jobs")
+      command.options.jobs = static_cast<int>(count_of(word, value(), 1024));
+    else if (word == "--within")
+      command.options.within_s = static_cast<double>(count_of(word, value(), 1'000'000));
     else if (word == "--in-process")
       command.options.isolate = false;
     else if (word == "--verbose")
@@ -125,6 +137,9 @@ Command read_command(int count, char** words) {
       command.file = word;
   }
   if (command.file.empty() && !command.help && !command.list) throw UsageError("FILE is missing; --help shows the use");
+  if (!command.options.isolate && (command.options.jobs > 1 || command.options.within_s > 0)) {
+    throw UsageError("--in-process has no other processes: leave out --jobs and --within");
+  }
   return command;
 }
 

@@ -129,6 +129,11 @@ void print_backend(const BackendReport& report, bool verbose, std::ostream& out)
     out << '\n';
   }
   for (const std::string& problem : report.list_problems) out << "FAILED " << problem << '\n';
+  if (!report.not_run.empty()) {
+    out << "NOT RUN, the time was over:";
+    for (const std::string& name : report.not_run) out << ' ' << name;
+    out << '\n';
+  }
   double milliseconds = 0.0;
   for (const CaseResult& result : report.cases) milliseconds += result.milliseconds;
   out << report.backend << ": " << (report.ok() ? "ok" : "NOT OK") << ", " << report.cases.size()
@@ -168,6 +173,8 @@ void write_json(const Report& report, std::ostream& out) {
     list(out, backend.wrong_features, [&](const std::string& feature) { out << quoted(feature); });
     out << ", \"list_problems\": ";
     list(out, backend.list_problems, [&](const std::string& problem) { out << quoted(problem); });
+    out << ", \"not_run\": ";
+    list(out, backend.not_run, [&](const std::string& name) { out << quoted(name); });
     out << ",\n    \"cases\": ";
     list(out, backend.cases, [&](const CaseResult& result) { write_case(out, result); });
     out << '}';

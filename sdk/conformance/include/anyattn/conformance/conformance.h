@@ -48,13 +48,14 @@ struct BackendReport {
   std::vector<CaseResult> cases;
   std::vector<std::string> wrong_features;  // announced, but the smallest case that needs it fails
   std::vector<std::string> list_problems;   // must-pass patterns that match no case
+  std::vector<std::string> not_run;         // cases that Options::within_s left no time for
   double worst_ratio() const;
   // What the backend's log-sum-exps are multiples of where `base` was asked for: 1, or 1.442695 for base 2. The case farthest
   // from that; 0: none asked.
   double lse_over_natural(uint32_t base) const;
   uint64_t hot_calls() const;  // whose allocations were counted
   size_t count(Verdict verdict) const;
-  bool ok() const { return count(Verdict::kFailed) == 0 && list_problems.empty(); }
+  bool ok() const { return count(Verdict::kFailed) == 0 && list_problems.empty() && not_run.empty(); }
 };
 
 struct Report {
@@ -78,6 +79,8 @@ struct Options {
   std::string stories_file;  // dump of the small model's q, k and v; empty: those cases are skipped
   bool isolate = true;       // run in a child process, so that a crash is a verdict
   int timeout_ms = 120000;   // a case that takes longer has failed; read where isolated
+  int jobs = 1;              // child processes at work at a time; read where isolated
+  double within_s = 0;  // no case of a backend is begun later, and then the report is not ok; 0: no limit; read where isolated
   uint64_t isa_mask = ~uint64_t{0};
   std::vector<std::pair<std::string, std::string>> plugin_options;
   // Patterns of cases that must not be refused, one a line, # comments; empty: the built-in list of the backend's name.
