@@ -50,9 +50,10 @@ Subject find_subject(const CheckOptions& options) {
     names.push_back(name);
   }
   const std::string close = nearest(options.subject, names);
-  throw Failure(kExitUsage,
-                fmt::format("no backend '{}'{}; there are: {}; a plugin file is named by its path", options.subject,
-                            close.empty() ? "" : fmt::format("; did you mean '{}'?", close), fmt::join(names, ", ")));
+  throw Failure(kExitUsage, fmt::format("no backend '{}' for {}{}; there {}; a plugin file is named by its path",
+                                        options.subject, kind, close.empty() ? "" : fmt::format("; did you mean '{}'?", close),
+                                        names.empty() ? "is none ('anyattn list' shows all)"
+                                                      : fmt::format("are: {}", fmt::join(names, ", "))));
 }
 
 // A plugin to load beside the checked one; empty: there is none.

@@ -42,7 +42,7 @@ void print(const ordered_json& listing) {
                   relation(backend)});
   }
   if (backends.empty()) {
-    fmt::print("no backend was found; 'anyattn doctor' says where plugins are searched\n");
+    fmt::print("no backend was found in the folders of plugins.search; 'anyattn doctor' names them\n");
   }
   fmt::print("{}", backends.render(terminal));
 

@@ -54,8 +54,7 @@ std::string device_mistake(const std::string& text) {
 void add_json(CLI::App& verb, JsonOptions& json) {
   verb.add_option_function<std::string>(
           "--json", [&json](const std::string& file) { json = {true, file == kStandardOutput ? "" : file}; },
-          "JSON instead of the table on standard output; with FILE the table stays and the file is written "
-          "(one that exists and holds no JSON is refused)")
+          "JSON instead of the table; with FILE beside it, into a file that is new or holds JSON")
       ->type_name("[FILE]");
 }
 

@@ -69,6 +69,9 @@ void print_why(const ordered_json& verdicts) {
     for (const char* key : {"stage", "reason", "remedy"})
       if (const std::string text = text_of(verdict, key); !text.empty()) table.add({key, text});
     for (const ordered_json& note : verdict.at("notes")) table.add({"loading it", text_of(note)});
+    if (outcome == "ok" && verdict.at("notes").empty())
+      table.add({"loading it",
+                 "starts no thread, leaves no file open, changes no signal handler, locale, environment, folder or rounding"});
     table.add({"age", age(verdict)});
     table.add({"holds", kept_for(verdict)});
     fmt::print("{}", table.render(terminal_of(1), 2));

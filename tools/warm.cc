@@ -21,6 +21,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr const char* kCompilingPlugin = "org.anyattn.portable.cuda";
+
 // Kernels follow from the problem; these only size memory that is given back at once.
 anyattn_limits small_limits() { return {ANYATTN_LIMITS_SIZE, 64, 2048, 2048, 4096, 0}; }
 
@@ -101,10 +103,21 @@ void turn_to_absent(ChangedConfig& config, const std::string& architecture) {
     throw Failure(kExitFailed, fmt::format("warm: {} is missing; it is installed with this program", provider.string()));
   config.set_entry("org.anyattn.device.absent", "file", provider.string());
   config.set_entry("org.anyattn.device.absent", "options.architecture", architecture);
-  config.set_entry("org.anyattn.portable.cuda", "options.warmup", "compile");
+  config.set_entry(kCompilingPlugin, "options.warmup", "compile");
   config.set("selection.order.cuda", "[PORTABLE_ATTN, PORTABLE_MLA]");
   config.set("selection.profile", "null");  // of a device that is here
   config.set("selection.lock", "null");
+}
+
+// One sentence where no plugin would compile anything.
+void require_compiling_plugin(const WarmOptions& options) {
+  const ordered_json listing = parse(open_runtime(options.common, "").list());
+  for (const ordered_json& backend : listing.at("backends"))
+    if (text_of(backend, "plugin") == kCompilingPlugin) return;
+  throw Failure(kExitFailed,
+                fmt::format("--arch {}: {}, which compiles for it, is in no folder of plugins.search; install it, or name "
+                            "its folder there",
+                            options.architecture, kCompilingPlugin));
 }
 
 int warm_present(const WarmOptions& options) {
@@ -131,6 +144,7 @@ int warm(const WarmOptions& options) {
   if (options.target.device != "auto")
     throw Failure(kExitUsage, fmt::format("--device {} and --arch {} exclude each other: one is here, one is not",
                                           options.target.device, options.architecture));
+  require_compiling_plugin(options);
   ChangedConfig config(options.common);
   turn_to_absent(config, options.architecture);
   WarmOptions absent = options;

@@ -91,8 +91,10 @@ ErrorText explain_nobody(const OwnedProblem& problem, uint32_t device_kind, std:
   for (const Candidate& candidate : asked) parts.push_back(candidate_text(candidate));
   return {
       Error::kNobody, ANYATTN_UNSUPPORTED,
-      fmt::format("selection: no backend takes this problem on {}: {}{}; problem: {}", config::device_kind_name(device_kind),
-                  parts.empty() ? "none is there" : join(parts, "; "), skipped_text(view), describe(problem.view()))};
+      fmt::format("selection: no backend takes this problem on {}: {}{}{}; problem: {}", config::device_kind_name(device_kind),
+                  parts.empty() ? "none is there" : join(parts, "; "), skipped_text(view),
+                  view.entries.empty() ? "; no plugin brings any backend: name its folder in plugins.search" : "",
+                  describe(problem.view()))};
 }
 
 }  // namespace anyattn::selector

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "end_to_end/command.h"
 #include "temp_dir.h"
@@ -56,6 +57,12 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
       {{"generate", "--checkpoint", "x"}, "--tokenizer"},
       {{"generate", "--checkpoint", "/nonexistent", "--tokenizer", "/nonexistent"}, "/nonexistent"},
       {{"list", "--config", "/nonexistent/config.yaml"}, "/nonexistent/config.yaml"},
+      {{"bench", "--compare", "before.json"}, "1 file given; wanted: two"},
+      {{"bench", "--html", "/nonexistent/page.html"}, "no such folder: /nonexistent"},
+      {{"bundle", "build", "/nonexistent"}, "/nonexistent: no such folder"},
+      {{"bundle", "build", ".", "--driver", "new"}, "--driver: Value new not in range"},
+      {{"key", "export", "/dev/null"}, "/dev/null: it holds no"},
+      {{"check", "CPU_ATTN", "--device", "hip:0"}, "no backend 'CPU_ATTN' for hip"},
   };
   for (const auto& mistake : mistakes) {
     const Result result = cli(mistake.arguments);
@@ -73,8 +80,21 @@ TEST_CASE("help_of_verbs_that_read_no_configuration_has_an_example") {
     CAPTURE(verb);
     CHECK(help.code == 0);
     CHECK(contains(help.out, "  anyattn " + verb));
+    CHECK(contains(help.out, "130  Ctrl-C"));
     CHECK(contains(cli({"--help"}).out, verb));
   }
+}
+
+TEST_CASE("a_folder_without_plugins_is_named_as_the_cause") {
+  TempDir dir;
+  std::filesystem::create_directory(dir / "plugins");
+  const std::string config = dir.write("config.yaml", "version: 1\n");
+  const Result chosen = cli({"explain", "--config", config, "--head-size", "64", "--device", "cpu"});
+  CHECK(chosen.code == 1);
+  CHECK(contains(chosen.out, "name its folder in plugins.search"));
+  const Result warmed = cli({"warm", "--config", config, "--model", "Llama-3.2-1B", "--arch", "sm_90"});
+  CHECK(warmed.code == 1);
+  CHECK(contains(warmed.err, "org.anyattn.portable.cuda, which compiles for it, is in no folder of plugins.search"));
 }
 
 TEST_CASE("no_verb_prints_the_help_and_exits_2") {

@@ -137,6 +137,9 @@ class Bench {
 int bench_backend(const BenchOptions& options) {
   const JsonOutput output(options.common.json);
   if (!options.compare.empty()) {
+    if (options.compare.size() != 2)
+      throw Failure(kExitUsage, fmt::format("--compare: {} file{} given; wanted: two that --json wrote, before and after",
+                                            options.compare.size(), options.compare.size() == 1 ? "" : "s"));
     const ordered_json comparison =
         bench::compare(bench::read_answer(options.compare[0]), bench::read_answer(options.compare[1]));
     if (output.table()) fmt::print("{}", bench::comparison_text(comparison, terminal_of(1)));

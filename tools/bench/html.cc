@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -187,6 +188,10 @@ std::string html_of(const ordered_json& answer) {
 }
 
 void check_html_file(const std::string& file) {
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    throw Failure(kExitUsage, fmt::format("--html {}: no such folder: {}", file, folder.string()));
   std::ifstream in(file);
   if (!in) return;
   std::string start(std::strlen(kStart), '\0');

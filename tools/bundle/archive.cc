@@ -41,6 +41,12 @@ std::string error_of(archive* a) {
   return text ? text : "the archive cannot be read";
 }
 
+// Nothing in it could be read.
+[[noreturn]] void refuse_whole(const std::string& file, archive* from) {
+  throw Failure(kExitFailed,
+                fmt::format("{}: it is no .tar.zst of a bundle ({}); 'anyattn bundle build' makes one", file, error_of(from)));
+}
+
 void write_entry(archive* to, const fs::path& path, const std::string& name) {
   const std::unique_ptr<archive_entry, Freed> entry(archive_entry_new());
   archive_entry_set_pathname(entry.get(), name.c_str());
@@ -126,7 +132,7 @@ void unpack(const std::string& file, const std::string& folder) {
   const Archive from(archive_read_new());
   archive_read_support_format_tar(from.get());
   archive_read_support_filter_zstd(from.get());
-  if (archive_read_open_filename(from.get(), file.c_str(), 1 << 16) != ARCHIVE_OK) refuse(file, error_of(from.get()));
+  if (archive_read_open_filename(from.get(), file.c_str(), 1 << 16) != ARCHIVE_OK) refuse_whole(file, from.get());
   std::set<std::string> seen;
   uint64_t total = 0;
   archive_entry* entry = nullptr;
@@ -148,6 +154,7 @@ void unpack(const std::string& file, const std::string& folder) {
       refuse(file, fmt::format("it unpacks to more than {} bytes", kMaxBytes));
     read_entry(from.get(), fs::path(folder) / name, file, name, total);
   }
+  if (status != ARCHIVE_EOF && seen.empty()) refuse_whole(file, from.get());
   if (status != ARCHIVE_EOF) refuse(file, error_of(from.get()));
   if (seen.empty()) refuse(file, "it holds no file");
 }

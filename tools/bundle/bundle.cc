@@ -146,12 +146,18 @@ void print_bundle(const ordered_json& bundle) {
                                   : Cell("by " + by, Colour::kGreen)});
   table.add({"fits", bundle.at("fits").get<bool>() ? Cell("this machine", Colour::kGreen)
                                                    : Cell(text_of(bundle, "unfit_why"), Colour::kYellow)});
-  for (const auto& [key, value] : bundle.at("target").items()) table.add({key, text_of(value)});
+  for (const auto& [key, value] : bundle.at("target").items()) {
+    const std::string text = text_of(value);
+    table.add({key, text.empty() || text == "0" ? "-" : text});
+  }
   for (const ordered_json& file : bundle.at("files")) table.add({text_of(file, "path"), text_of(file, "hash")});
   fmt::print("{}", table.render(terminal_of(1)));
 }
 
 int build(const BundleOptions& options) {
+  std::error_code error;
+  if (!fs::is_directory(options.subject, error))
+    throw Failure(kExitUsage, fmt::format("build: {}: no such folder; name the one that holds anyattn_*.so", options.subject));
   const Scratch scratch(fs::temp_directory_path());
   copy_files(fs::canonical(options.subject), scratch.path());
   std::error_code ignored;
@@ -182,10 +188,15 @@ int sign(const BundleOptions& options) {
     fmt::print(stderr, "anyattn bundle: warning: {0}: others may read it or write to it; chmod 600 {0}\n", options.key);
   verified(options, scratch.path(), options.subject);  // nobody vouches for what does not hold together
   std::string signature(64, '\0');
-  check(anyattn_key_sign, key.c_str(), static_cast<const void*>(manifest.data()), uint64_t{manifest.size()},
-        reinterpret_cast<uint8_t*>(signature.data()));
   char* id = nullptr;
-  check(anyattn_key_public, key.c_str(), static_cast<char**>(nullptr), &id);
+  try {
+    check(anyattn_key_sign, key.c_str(), static_cast<const void*>(manifest.data()), uint64_t{manifest.size()},
+          reinterpret_cast<uint8_t*>(signature.data()));
+    check(anyattn_key_public, key.c_str(), static_cast<char**>(nullptr), &id);
+  } catch (const RuntimeError& mistake) {
+    throw Failure(exit_code_of(mistake),
+                  fmt::format("sign: --key {}: it {}; 'anyattn key new' makes one", options.key, mistake.what()));
+  }
   if (is_archive(options.subject)) {
     write_file(scratch.path() / kSignature, signature);
     pack(scratch.path().string(), options.subject);

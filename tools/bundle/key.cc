@@ -30,7 +30,9 @@ std::string read_file(const std::string& path) {
 // Never over another file: a lost private key is lost for good.
 void write_new(const std::string& path, const std::string& text, mode_t mode) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-  if (file < 0) throw Failure(kExitFailed, fmt::format("{}: {}", path, std::strerror(errno)));
+  if (file < 0)
+    throw Failure(kExitFailed, fmt::format("{}: {}{}", path, std::strerror(errno),
+                                           errno == EEXIST ? "; no key is written over: give another name" : ""));
   const bool whole = ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   if (::close(file) == 0 && whole) return;
   const int why = errno;
@@ -61,7 +63,15 @@ int key(const KeyOptions& options) {
     fmt::print("{}.key: keep it secret\n{}.pub: give it away; key {}\n", options.name, options.name, half.id);
     return kExitOk;
   }
-  const Public half = public_of(read_file(options.name));
+  const Public half = [&] {
+    const std::string pem = read_file(options.name);
+    try {
+      return public_of(pem);
+    } catch (const RuntimeError& mistake) {
+      throw Failure(exit_code_of(mistake),
+                    fmt::format("{}: {}: it {}; 'anyattn key new' makes keys", options.action, options.name, mistake.what()));
+    }
+  }();
   if (options.action == "export") {
     fmt::print("{}", half.pem);
     return kExitOk;
