@@ -42,7 +42,9 @@ void print(const ordered_json& listing) {
                   relation(backend)});
   }
   if (backends.empty()) {
-    fmt::print("no backend was found in the folders of plugins.search; 'anyattn doctor' names them\n");
+    fmt::print("{}\n", listing.at("skipped").empty()
+                           ? "no backend was found in the folders of plugins.search; 'anyattn doctor' names them"
+                           : "no backend: every plugin that was found is skipped");
   }
   fmt::print("{}", backends.render(terminal));
 

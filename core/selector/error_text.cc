@@ -89,11 +89,12 @@ ErrorText explain_nobody(const OwnedProblem& problem, uint32_t device_kind, std:
                          const registry::View& view) {
   std::vector<std::string> parts;
   for (const Candidate& candidate : asked) parts.push_back(candidate_text(candidate));
+  const bool found_nothing = view.entries.empty() && view.failures.empty() && view.other_failures.empty();
   return {
       Error::kNobody, ANYATTN_UNSUPPORTED,
       fmt::format("selection: no backend takes this problem on {}: {}{}{}; problem: {}", config::device_kind_name(device_kind),
                   parts.empty() ? "none is there" : join(parts, "; "), skipped_text(view),
-                  view.entries.empty() ? "; no plugin brings any backend: name its folder in plugins.search" : "",
+                  found_nothing ? "; no plugin was found at all: name its folder in plugins.search" : "",
                   describe(problem.view()))};
 }
 

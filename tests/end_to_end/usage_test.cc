@@ -92,6 +92,12 @@ TEST_CASE("a_folder_without_plugins_is_named_as_the_cause") {
   const Result chosen = cli({"explain", "--config", config, "--head-size", "64", "--device", "cpu"});
   CHECK(chosen.code == 1);
   CHECK(contains(chosen.out, "name its folder in plugins.search"));
+  CHECK(contains(cli({"list", "--config", config}).out, "no backend was found in the folders of plugins.search"));
+  const std::string strict = dir.write("strict.yaml", cpu_config() + "trust: {level: hash}\n");
+  CHECK(contains(cli({"list", "--config", strict}).out, "every plugin that was found is skipped"));
+  const Result refused = cli({"explain", "--config", strict, "--head-size", "64", "--device", "cpu"});
+  CHECK(contains(refused.out, "no entry of plugins.entries pins its content"));
+  CHECK(!contains(refused.out, "no plugin was found at all"));
   const Result warmed = cli({"warm", "--config", config, "--model", "Llama-3.2-1B", "--arch", "sm_90"});
   CHECK(warmed.code == 1);
   CHECK(contains(warmed.err, "org.anyattn.portable.cuda, which compiles for it, is in no folder of plugins.search"));
