@@ -53,7 +53,10 @@ std::vector<std::string> fold(const std::string& text, int width) {
       const size_t fits = std::max<size_t>(1, prefix_bytes(paragraph, width));
       // A blank right after the part that fits is a good place too.
       const size_t blank = paragraph.rfind(' ', fits);
-      const size_t cut = blank == std::string_view::npos || blank == 0 ? fits : blank;
+      // A path breaks behind a slash in its second half, sooner than in a name.
+      const size_t slash = paragraph.rfind('/', fits - 1);
+      const size_t within = slash == std::string_view::npos || slash < fits / 2 ? fits : slash + 1;
+      const size_t cut = blank == std::string_view::npos || blank == 0 ? within : blank;
       lines.emplace_back(paragraph.substr(0, cut));
       paragraph.remove_prefix(cut);
       paragraph.remove_prefix(std::min(paragraph.find_first_not_of(' '), paragraph.size()));

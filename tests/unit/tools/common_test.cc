@@ -110,6 +110,8 @@ TEST_CASE("table_shows_control_characters_of_strangers_as_question_marks") {
 TEST_CASE("fold_cuts_a_long_word_and_keeps_lines") {
   CHECK(fold("abcdef", 4) == std::vector<std::string>{"abcd", "ef"});
   CHECK(fold("ab cd ef", 5) == std::vector<std::string>{"ab cd", "ef"});
+  CHECK(fold("/opt/plugins/acme.so", 16) == std::vector<std::string>{"/opt/plugins/", "acme.so"});
+  CHECK(fold("/x/a_long_name.so", 12) == std::vector<std::string>{"/x/a_long_na", "me.so"});
   CHECK(fold("a\nb", 10) == std::vector<std::string>{"a", "b"});
   CHECK(fold("", 10) == std::vector<std::string>{""});
 }
