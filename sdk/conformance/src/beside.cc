@@ -89,7 +89,7 @@ std::vector<CaseResult> run_beside(const std::string& path, const Options& optio
         } catch (const NoCompany&) {  // NOLINT(bugprone-empty-catch): said with its reason below
         }
       },
-      options.timeout_ms, [](CaseResult) {});
+      options.timeout_ms, [](const CaseResult&) {});
   if (!alone.ends_with("status 0")) return {ended("beside/first/", Verdict::kSkipped, options.beside + " alone: " + alone)};
   std::vector<CaseResult> results;
   for (const bool comes_first : {true, false}) {
