@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <system_error>
 #include <vector>
 
@@ -19,10 +20,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// NAME_ATTN has to be a backend's name, of 64 characters at most.
 bool is_name(const std::string& name) {
-  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !name.empty() && is_letter(name[0]) &&
-         std::ranges::all_of(name, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9') || c == '_'; });
+  static const std::regex form("[a-z][a-z0-9_]{0,58}");
+  return std::regex_match(name, form);
+}
+
+// As sidecars take it.
+bool is_id(const std::string& id) {
+  static const std::regex form("[A-Za-z0-9_-]+(\\.[A-Za-z0-9_-]+)*");
+  return id.size() <= 128 && std::regex_match(id, form);
 }
 
 // What a C++ string and a YAML text in double quotes both hold as it stands.
@@ -83,8 +90,16 @@ class NewFolder {
 
 int new_plugin(const NewPluginOptions& options) {
   if (!is_name(options.name)) {
-    throw Failure(kExitUsage, fmt::format("NAME '{}': allowed: [a-z][a-z0-9_]*, as in acme for ACME_ATTN in anyattn_acme.so",
-                                          options.name));
+    throw Failure(kExitUsage,
+                  fmt::format("NAME '{}': allowed: [a-z][a-z0-9_]*, 59 characters at most, as in acme for ACME_ATTN in "
+                              "anyattn_acme.so",
+                              options.name));
+  }
+  if (!options.id.empty() && !is_id(options.id)) {
+    throw Failure(kExitUsage,
+                  fmt::format("--id {}: allowed: letters, digits, '_' and '-' in words joined by '.', 128 characters at "
+                              "most, as in com.acme.attn",
+                              options.id));
   }
   if (!is_plain_text(options.vendor)) {
     throw Failure(kExitUsage, fmt::format("--vendor {}: allowed: text without quotes and backslashes", options.vendor));

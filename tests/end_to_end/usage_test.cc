@@ -62,6 +62,8 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
       {{"bundle", "build", "/nonexistent"}, "/nonexistent: no such folder"},
       {{"bundle", "build", ".", "--driver", "new"}, "--driver: Value new not in range"},
       {{"key", "export", "/dev/null"}, "/dev/null: it holds no"},
+      {{"new-plugin", "acme", "/nonexistent/x", "--id", "a\"b"}, "--id a\"b: allowed: letters"},
+      {{"new-plugin", std::string(60, 'a'), "/nonexistent/x"}, "59 characters at most"},
       {{"check", "CPU_ATTN", "--device", "hip:0"}, "no backend 'CPU_ATTN' for hip"},
   };
   for (const auto& mistake : mistakes) {
