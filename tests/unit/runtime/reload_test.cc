@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
@@ -131,6 +132,48 @@ class OneRow {
   anyattn_cache cache_{};
 };
 
+// Eight threads that call `again` until stopped, each with a row of its own, kept from the start, and the version that the row's first
+// call gave. It answers whether all was right; what throws was wrong too.
+class Callers {
+ public:
+  Callers(const anyattn::Runtime& runtime, const std::function<bool(OneRow&, float)>& again) {
+    for (int t = 0; t < 8; ++t) {
+      threads_.emplace_back([this, &runtime, again] {
+        try {
+          OneRow kept(runtime);
+          const float first = kept.call();
+          for (; !stop_; ++calls_)
+            if (!again(kept, first)) ++wrong_;
+        } catch (const anyattn::RuntimeError& error) {
+          MESSAGE(error.what());
+          ++wrong_;
+        }
+      });
+    }
+  }
+  ~Callers() { stop(); }
+  Callers(const Callers&) = delete;
+  Callers& operator=(const Callers&) = delete;
+
+  // Returns after so many more calls, or once something was wrong.
+  void wait_for(int calls) const {
+    for (const int seen = calls_; calls_ < seen + calls && wrong_ == 0;) std::this_thread::yield();
+  }
+  // How many calls were wrong.
+  int stop() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    return wrong_;
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<int> calls_{0};
+  std::atomic<int> wrong_{0};
+  std::vector<std::thread> threads_;
+};
+
 std::string failure_text(const anyattn::Runtime& runtime) {
   try {
     runtime.reload();
@@ -240,46 +283,25 @@ TEST_CASE("a_hundred_swaps_under_eight_threads_never_give_a_wrong_version") {
   constexpr int kSwaps = 100;
   std::atomic<int> begun{0};  // swap numbers; version of swap i is 1 + i % 2
   std::atomic<int> done{0};
-  std::atomic<int> wrong{0};
   std::atomic<int> exact{0};
-  std::atomic<int> calls{0};
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&] {
-      try {
-        OneRow kept(runtime);
-        const float first = kept.call();
-        while (!stop) {
-          const int lowest = done;
-          OneRow row(runtime);
-          const float version = row.call();
-          const int highest = begun;
-          ++calls;
-          if (version != 1 && version != 2) ++wrong;
-          if (lowest == highest) {
-            ++exact;
-            if (version != static_cast<float>(1 + lowest % 2)) ++wrong;
-          }
-          if (row.call() != version || kept.call() != first) ++wrong;
-        }
-      } catch (const anyattn::RuntimeError& error) {
-        MESSAGE(error.what());
-        ++wrong;
-      }
-    });
-  }
+  Callers callers(runtime, [&](OneRow& kept, float first) {
+    const int lowest = done;
+    OneRow row(runtime);
+    const float version = row.call();
+    const int highest = begun;
+    const bool is_exact = lowest == highest;
+    if (is_exact) ++exact;
+    const bool right = is_exact ? version == static_cast<float>(1 + lowest % 2) : version == 1 || version == 2;
+    return right && row.call() == version && kept.call() == first;
+  });
   for (int i = 1; i <= kSwaps; ++i) {
     begun = i;
     rollout.install(i % 2 == 0 ? "version_one" : "version_two");
     runtime.reload();
     done = i;
-    // Let calls begin and end between two swaps, too.
-    for (const int seen = calls; calls < seen + 4;) std::this_thread::yield();
+    callers.wait_for(4);  // let calls begin and end between two swaps, too
   }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == 0);
+  CHECK(callers.stop() == 0);
   CHECK(exact > 0);
   CHECK(count_state(runtime, "draining") == 0);
   CHECK(runtime.generation() >= kSwaps);
@@ -291,26 +313,9 @@ TEST_CASE("a_newer_bundle_with_another_library_of_one_name_is_refused_while_eigh
   rollout.write_config("", "FAKE_PRIVATE_A");
   rollout.install_bundle("1.10", "");
   const anyattn::Runtime runtime = rollout.open();
-  std::atomic<int> wrong{0};
-  std::atomic<int> calls{0};
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&] {
-      try {
-        OneRow kept(runtime);
-        for (; !stop; ++calls)
-          if (kept.call() != 1 || OneRow(runtime).call() != 1) ++wrong;
-      } catch (const anyattn::RuntimeError& error) {
-        MESSAGE(error.what());
-        ++wrong;
-      }
-    });
-  }
-  const auto let_them_call = [&] {
-    for (const int seen = calls; calls < seen + 16 && wrong == 0;) std::this_thread::yield();
-  };
-  let_them_call();
+  Callers callers(runtime,
+                  [&](OneRow& kept, float first) { return first == 1 && kept.call() == 1 && OneRow(runtime).call() == 1; });
+  callers.wait_for(16);
   rollout.install_bundle("1.11", "newer");
   const uint64_t before = runtime.generation();
   for (int i = 0; i < 3; ++i) {
@@ -319,11 +324,9 @@ TEST_CASE("a_newer_bundle_with_another_library_of_one_name_is_refused_while_eigh
     CHECK(holds(refused, "1.11/lib/libfake_private.so.3"));
     CHECK(holds(refused, "1.10/lib/libfake_private.so.3"));
     CHECK(holds(refused, "restart the process"));
-    let_them_call();
+    callers.wait_for(16);
   }
   CHECK(runtime.generation() == before);
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == 0);
+  CHECK(callers.stop() == 0);
   CHECK(count_state(runtime, "draining") == 0);
 }
