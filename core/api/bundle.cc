@@ -137,9 +137,9 @@ int32_t anyattn_bundle_places(const char* config_path, char** json, anyattn_erro
   return guarded("anyattn_bundle_places", error, [&] {
     require_given(json, "anyattn_bundle_places", "json");
     const config::Config config = api::config_of(config_path);
-    const char* levels[] = {"none", "hash", "signed"};
-    api::Json whole = {
-        {"trust_level", levels[static_cast<int>(config.trust_level)]}, {"search", config.search}, {"keys", api::Json::array()}};
+    api::Json whole = {{"trust_level", config::kTrustLevels[static_cast<size_t>(config.trust_level)]},
+                       {"search", config.search},
+                       {"keys", api::Json::array()}};
     for (const discovery::TrustedKey& key : api::keys_of(config)) whole["keys"].push_back({{"id", key.id}, {"path", key.path}});
     *json = api::copied(api::dump(whole));
   });

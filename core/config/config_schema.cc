@@ -2,6 +2,7 @@
 #include "config/config_schema.h"
 
 #include "config/forms.h"
+#include "config/names.h"
 
 namespace anyattn::config {
 namespace {
@@ -82,7 +83,8 @@ Schema selection(const std::vector<std::string>& rule_fields) {
 
 Schema trust() {
   return {.type = Type::kMapping,
-          .fields = fields({{"level", choice({"none", "hash", "signed"}), "What a plugin needs before it is opened.", "none"},
+          .fields = fields({{"level", choice({kTrustLevels.begin(), kTrustLevels.end()}),
+                             "What a plugin needs before it is opened.", "none"},
                             {"keys", list_of(text(filled_form()), true, "[acme.pub]"),
                              "Files with public keys whose signature is trusted; relative to this file.", "[]"}}),
           .example = "{level: none}"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names <-> numbers of device kinds and CPU instruction sets: the one table of each.
+// Names <-> numbers of device kinds, CPU instruction sets and levels of trust: the one table of each.
 // Included by everything that prints or reads such a name. Knows no device.
 #pragma once
 
@@ -22,6 +22,8 @@ inline constexpr std::array<DeviceKindName, 3> kDeviceKinds{{
     {"cuda", ANYATTN_DEVICE_CUDA},
     {"hip", ANYATTN_DEVICE_HIP},
 }};
+
+inline constexpr std::array<std::string_view, 3> kTrustLevels{"none", "hash", "signed"};  // [TrustLevel]
 
 struct CpuIsaName {
   std::string_view name;

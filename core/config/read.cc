@@ -12,6 +12,7 @@
 #include "config/environment.h"
 #include "config/forms.h"
 #include "config/manifest.h"
+#include "config/names.h"
 #include "config/nearest.h"
 
 namespace anyattn::config {
@@ -138,7 +139,8 @@ class Binder {
   void bind_rest() {
     const YamlNode& trust = at(root_, "trust");
     const std::string& level = text_of(at(trust, "level"));
-    config_.trust_level = level == "signed" ? TrustLevel::kSigned : level == "hash" ? TrustLevel::kHash : TrustLevel::kNone;
+    config_.trust_level =
+        static_cast<TrustLevel>(std::ranges::find(kTrustLevels, level) - kTrustLevels.begin());  // the schema took it
     config_.trust_keys = texts_of(at(trust, "keys"));
     const YamlNode& probe = at(root_, "probe");
     config_.probe_enabled = boolean_of(at(probe, "enabled"));

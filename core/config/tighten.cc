@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+
+#include "config/names.h"
 
 namespace anyattn::config {
 namespace {
 
-const char* name_of(TrustLevel level) {
-  return level == TrustLevel::kSigned ? "signed" : level == TrustLevel::kHash ? "hash" : "none";
-}
+std::string_view name_of(TrustLevel level) { return kTrustLevels[static_cast<size_t>(level)]; }
 
 }  // namespace
 

@@ -10,10 +10,10 @@
 namespace anyattn::portable {
 namespace {
 
-// tiles: another cut of the problem than the one chosen, counted per problem (alternatives.h). What compiles at run time takes more.
-// cache: the folder of compiled kernels. compiler: off takes what lies there, or beside the plugin in `prebuilt`, and compiles
+// tiles: another cut of the problem than the one chosen, counted per problem (alternatives.h). The rest is for what compiles at run
+// time. cache: the folder of compiled kernels. compiler: off takes what lies there, or beside the plugin in `prebuilt`, and compiles
 // nothing. warmup: compile fills the folder and loads nothing, for a device that is not here. products: scalar computes 16-bit
-// tiles without matrix instructions, as targets that have none do.
+// tiles without matrix instructions, as targets that have none do. unproven: allow takes a device that nothing has run on.
 constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "tiles", "auto", "auto | 0, 1, ..."},
 #if ANYATTN_PORTABLE_COMPILES
                                             {ANYATTN_OPTION_INFO_SIZE, 0, "cache", "auto", "auto | off | a folder"},
