@@ -10,6 +10,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "cuda_common/mbarrier.cuh"
 
@@ -83,6 +84,36 @@ ANYATTN_WGMMA(__half, "f16", 96, 48, 49, 50, 51, 52, 53, 54)
 ANYATTN_WGMMA(__nv_bfloat16, "bf16", 96, 48, 49, 50, 51, 52, 53, 54)
 ANYATTN_WGMMA(__half, "f16", 128, 64, 65, 66, 67, 68, 69, 70)
 ANYATTN_WGMMA(__nv_bfloat16, "bf16", 128, 64, 65, 66, 67, 68, 69, 70)
+
+// Likewise of 8-bit elements, a [64, 32]; b [n, 32] lies along k always.
+template <>
+struct Wgmma<__nv_fp8_e4m3, 128> {
+  __device__ static __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" ANYATTN_ACC_TEXT_128
+        "}, %64, %65, p, 1, 1;\n}"
+        : ANYATTN_ACC_128
+        : "l"(a), "l"(b), "r"(accumulate));
+  }
+  __device__ static __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" ANYATTN_ACC_TEXT_128
+        "}, {%64, %65, %66, %67}, %68, p, 1, 1;\n}"
+        : ANYATTN_ACC_128
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+  }
+};
+// 8 columns: with b of ones, the sums of a's rows.
+template <>
+struct Wgmma<__nv_fp8_e4m3, 8> {
+  __device__ static __forceinline__ void rs(float (&d)[4], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    asm volatile(
+        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\nwgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, "
+        "{%4, %5, %6, %7}, %8, p, 1, 1;\n}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+  }
+};
 
 #undef ANYATTN_WGMMA
 

@@ -69,7 +69,7 @@ void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   cuda::Store to{};
   const auto add = [&](int i, const anyattn_tensor& tensor, const char* name, uint32_t head_size, const PlaneLayout& plane,
                        const float* scales) {
-    const auto rows = view<3>(tensor, {name, plan_.q_dtype, {tokens, plan_.cache.num_kv_heads, head_size}, true});
+    const auto rows = view<3>(tensor, {name, plan_.new_kv_dtype, {tokens, plan_.cache.num_kv_heads, head_size}, true});
     check_wide_rows(rows, name);
     to.rows[i] = {reinterpret_cast<const char*>(rows.data),
                   rows.stride_bytes[0],
@@ -89,7 +89,7 @@ void FlashAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   to.slots = slots.data();
   to.num_tokens = static_cast<int32_t>(tokens);
   to.block_size = plan_.problem.block_size;
-  to.dtype = plan_.q_dtype;
+  to.dtype = plan_.new_kv_dtype;
   to.to_e4m3 = plan_.problem.kv_dtype == kE4M3;
   to.scales_per_head = plan_.has(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
   cuda::store_rows(to, args.stream);
@@ -116,6 +116,10 @@ void FlashAttn::forward(const Metadata& metadata, const anyattn_forward_args& ar
   to.lse_token_stride = lse.token_stride;
   to.lse_head_stride = lse.head_stride;
   to.lse_factor = static_cast<float>(lse.factor);
+  if (plan_.quantised_query()) {
+    to.q_scales_per_head = args.q_scale.ndim == 1 && args.q_scale.shape != nullptr && args.q_scale.shape[0] != 1;
+    to.q_scale = read_per_head(args.q_scale, "q_scale", to.q_scales_per_head ? problem.num_kv_heads : 1);
+  }
   if (problem.sinks) to.sinks = read_per_head(args.sinks, "sinks", problem.num_q_heads);
   if (problem.alibi != kAlibiNone) to.slopes = read_per_head(args.alibi_slopes, "alibi_slopes", problem.num_q_heads);
   if (plan_.ragged) {

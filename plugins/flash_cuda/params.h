@@ -13,7 +13,7 @@ enum Alibi : int { kAlibiNone = 0, kAlibiLinear = 1, kAlibiSqrt = 2, kAlibiSymme
 
 // Constant for an impl: what instances are chosen by.
 struct Problem {
-  int dtype;        // Dtype of q, and of k and v where keys are ragged: kF16 or kBF16
+  int dtype;        // Dtype of q, and of k and v where keys are ragged: kF16 or kBF16; kE4M3 with such a cache
   int kv_dtype;     // Dtype of the cache: the same, or kE4M3
   int out_dtype;    // Dtype of out: kF16, kBF16 or kF32
   int head_size;    // of q and k: a multiple of 8 up to 256
@@ -120,6 +120,8 @@ struct Forward {
   const float* slopes;                        // [num_q_heads]; null unless problem.alibi
   const float *k_scale, *v_scale;             // [1] or [num_kv_heads]; null: 1
   int scales_per_head;
+  const float* q_scale;  // [1] or [num_kv_heads]; null unless q is kE4M3
+  int q_scales_per_head;
   float softmax_scale;
 };
 

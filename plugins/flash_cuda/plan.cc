@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -12,19 +13,20 @@
 namespace anyattn::flash {
 namespace {
 
-constexpr uint64_t kFeatures = feature_bit(ANYATTN_FEATURE_NON_CAUSAL) | feature_bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
-                               feature_bit(ANYATTN_FEATURE_WINDOW) | feature_bit(ANYATTN_FEATURE_SOFT_CAP) |
-                               feature_bit(ANYATTN_FEATURE_ALIBI) | feature_bit(ANYATTN_FEATURE_ALIBI_SQRT) |
-                               feature_bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) | feature_bit(ANYATTN_FEATURE_SINKS) |
-                               feature_bit(ANYATTN_FEATURE_LSE) | feature_bit(ANYATTN_FEATURE_BATCH_INVARIANT) |
-                               feature_bit(ANYATTN_FEATURE_KV_TRANSFER) | feature_bit(ANYATTN_FEATURE_GRAPH) |
-                               feature_bit(ANYATTN_FEATURE_KV_SCALES) | feature_bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+constexpr uint64_t kFeatures =
+    feature_bit(ANYATTN_FEATURE_NON_CAUSAL) | feature_bit(ANYATTN_FEATURE_PER_REQUEST_CAUSAL) |
+    feature_bit(ANYATTN_FEATURE_WINDOW) | feature_bit(ANYATTN_FEATURE_SOFT_CAP) | feature_bit(ANYATTN_FEATURE_ALIBI) |
+    feature_bit(ANYATTN_FEATURE_ALIBI_SQRT) | feature_bit(ANYATTN_FEATURE_ALIBI_SYMMETRIC) |
+    feature_bit(ANYATTN_FEATURE_SINKS) | feature_bit(ANYATTN_FEATURE_LSE) | feature_bit(ANYATTN_FEATURE_BATCH_INVARIANT) |
+    feature_bit(ANYATTN_FEATURE_KV_TRANSFER) | feature_bit(ANYATTN_FEATURE_GRAPH) | feature_bit(ANYATTN_FEATURE_KV_SCALES) |
+    feature_bit(ANYATTN_FEATURE_KV_SCALES_PER_HEAD) | feature_bit(ANYATTN_FEATURE_QUANTISED_QUERY);
 
 constexpr uint32_t kPreferredBlockSize = 64, kMaxHeadSize = 256;
 
 bool is_half(uint32_t dtype) { return dtype == ANYATTN_DTYPE_FLOAT16 || dtype == ANYATTN_DTYPE_BFLOAT16; }
 
 Dtype dtype_of(uint32_t dtype) {
+  if (dtype == ANYATTN_DTYPE_FLOAT8_E4M3FN) return kE4M3;
   return dtype == ANYATTN_DTYPE_FLOAT16 ? kF16 : dtype == ANYATTN_DTYPE_BFLOAT16 ? kBF16 : kF32;
 }
 
@@ -53,6 +55,14 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   plan.out_dtype = problem.out_dtype;
   plan.problem.dtype = plan.problem.kv_dtype = dtype_of(problem.q_dtype);
   plan.problem.out_dtype = dtype_of(problem.out_dtype);
+  plan.new_kv_dtype = plan.quantised_query() ? problem.out_dtype : problem.q_dtype;
+  if (plan.quantised_query()) {
+    if (problem.q_dtype != ANYATTN_DTYPE_FLOAT8_E4M3FN)
+      reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), "float8_e4m3fn with quantised_query");
+    if (!is_half(problem.out_dtype))
+      reasons.add(ANYATTN_REASON_DTYPE, "out_dtype", dtype_name(problem.out_dtype), "float16, bfloat16 with quantised_query");
+    return;
+  }
   if (!is_half(problem.q_dtype))
     reasons.add(ANYATTN_REASON_DTYPE, "q_dtype", dtype_name(problem.q_dtype), "float16, bfloat16",
                 problem.q_dtype == ANYATTN_DTYPE_FLOAT32 ? "the matrix units have no float32; PORTABLE_ATTN takes it" : "");
@@ -71,6 +81,8 @@ void check_cache(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   if (codes && plan.device.arch_major != 9)
     reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format,
                 text(dtype_name(problem.q_dtype), "; fp8_e4m3 on sm_90"));
+  else if (!codes && plan.quantised_query())
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, "fp8_e4m3 with quantised_query");
   else if (!codes && dtype_of_float_name(format) != problem.q_dtype)
     reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, text(dtype_name(problem.q_dtype), ", fp8_e4m3"));
   if (codes) plan.problem.kv_dtype = kE4M3;
@@ -113,6 +125,25 @@ constexpr Candidate kPrefill[] = {{&kSm90Prefill, sm90_prefill_lacks}, {&kSm80Pr
 
 bool general_only(const Host& host) { return host.option("kernels", "auto") == "sm80"; }
 
+// Queries of 8 bits have one family, Hopper's prefill, and what it does not do is refused.
+void check_quantised_query(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
+                           Reasons& reasons, const Plan& plan) {
+  if (!plan.quantised_query()) return;
+  const auto refuse = [&](const char* field, const std::string& value, const char* allowed) {
+    reasons.add(ANYATTN_REASON_COMBINATION, field, value, text(allowed, " with quantised_query"));
+  };
+  if (plan.device.arch_major == 8) refuse("architecture", facts.architecture, "sm_90");
+  if (general_only(host)) refuse("kernels", "sm80", "auto");
+  if (plan.ragged) refuse("key_source", "ragged", "paged");
+  if (plan.problem.alibi != kAlibiNone) refuse("alibi", "on", "off");
+  if (!plan.ragged && plan.problem.block_size % 8 != 0) refuse("block_size", text(plan.problem.block_size), "multiples of 8");
+  const auto check_size = [&](const char* field, uint32_t size) {
+    if (size % 16 != 0 || size > 128) refuse(field, text(size), "multiples of 16 up to 128");
+  };
+  check_size("head_size", problem.head_size);
+  check_size("head_size_v", problem.head_size_v);
+}
+
 }  // namespace
 
 std::string describe_kernels(const Plan& plan) {
@@ -120,7 +151,8 @@ std::string describe_kernels(const Plan& plan) {
   if (plan.num_lanes > 1)
     line += text(" for queries up to ", plan.longest[0], ", ", plan.families[1]->name, " for longer ones");
   for (int i = 0; i < plan.num_lanes; ++i) {
-    for (const Candidate& better : i == 0 ? kDecode : kPrefill) {
+    const bool decodes = std::ranges::find(kDecode, plan.families[i], &Candidate::family) != std::end(kDecode);
+    for (const Candidate& better : decodes ? kDecode : kPrefill) {
       if (better.family == plan.families[i]) break;
       const char* lacks = better.lacks(plan.device, plan.problem);
       line += text("; ", better.family->name, lacks ? " needs " : " is left out by kernels: sm80", lacks ? lacks : "");
@@ -183,6 +215,7 @@ bool choose_plan(const Host& host, const anyattn_device_facts& facts, const anya
   check_cache(problem, reasons, plan);
   check_parameters(problem, reasons, plan);
   check_heads(problem, reasons, plan);
+  check_quantised_query(host, facts, problem, reasons, plan);
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   choose_families(host, plan);

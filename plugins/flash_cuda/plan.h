@@ -19,6 +19,7 @@ struct Plan {
   uint64_t features = 0;  // word 0
   bool ragged = false;
   uint32_t q_dtype = 0, out_dtype = 0;  // ANYATTN_DTYPE_*
+  uint32_t new_kv_dtype = 0;            // of the rows to store, and of ragged ones
   PlainCache cache{};                   // where keys are paged
   Problem problem{};                    // as the kernels see it; head_major is decided by the spec
   Device device{};
@@ -32,6 +33,7 @@ struct Plan {
   bool always_cascade = false;  // whatever the model says: for tests and comparisons
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
+  bool quantised_query() const { return has(ANYATTN_FEATURE_QUANTISED_QUERY); }
   Lane lane(int i, const Limits& limits) const {
     return {problem, device, limits, i == 0 ? 0 : longest[i - 1] + 1, longest[i]};
   }

@@ -139,6 +139,30 @@ TEST_CASE("flash_attn_reads_fp8_caches_on_hopper_only") {
   CHECK(ask(kA100, asked).reasons == "kv_cache_dtype=fp8_e4m3 (allowed: bfloat16; fp8_e4m3 on sm_90)");
 }
 
+TEST_CASE("flash_attn_takes_queries_of_8_bits_on_hopper_over_a_cache_of_8_bits") {
+  const auto answer = [](auto change, const anyattn_device_facts& facts = kH200, const char* kernels = "auto") {
+    Asked asked;
+    asked.problem.q_dtype = ANYATTN_DTYPE_FLOAT8_E4M3FN;
+    asked.problem.kv_cache_dtype = "fp8_e4m3";
+    asked.set(ANYATTN_FEATURE_QUANTISED_QUERY);
+    change(asked);
+    return ask(facts, asked, kernels).reasons;
+  };
+  CHECK(answer([](Asked& a) { a.set(ANYATTN_FEATURE_KV_SCALES_PER_HEAD); }) == "");
+  CHECK(answer([](Asked& a) { a.problem.head_size_v = 64; }) == "");
+  CHECK(answer([](Asked& a) { a.problem.head_size = 72; }) ==
+        "head_size=72 (allowed: multiples of 16 up to 128 with quantised_query)");
+  CHECK(answer([](Asked& a) { a.problem.kv_cache_dtype = "bfloat16"; }) ==
+        "kv_cache_dtype=bfloat16 (allowed: fp8_e4m3 with quantised_query)");
+  CHECK(answer([](Asked& a) { a.problem.out_dtype = ANYATTN_DTYPE_FLOAT32; }) ==
+        "out_dtype=float32 (allowed: float16, bfloat16 with quantised_query)");
+  CHECK(answer([](Asked& a) { a.problem.q_dtype = ANYATTN_DTYPE_INT8; }) ==
+        "q_dtype=int8 (allowed: float8_e4m3fn with quantised_query)");
+  CHECK(answer([](Asked& a) { a.problem.block_size = 12; }) == "block_size=12 (allowed: multiples of 8 with quantised_query)");
+  CHECK(answer([](Asked&) {}, kH200, "sm80") == "kernels=sm80 (allowed: auto with quantised_query)");
+  CHECK(answer([](Asked&) {}, kL40).find("architecture=sm_89 (allowed: sm_90 with quantised_query)") != std::string::npos);
+}
+
 TEST_CASE("flash_attn_names_the_devices_it_has_code_for") {
   const Asked llama;
   CHECK(ask(kB200, llama).reasons == "architecture=sm_100 (allowed: sm_80 to sm_90)");
@@ -199,9 +223,9 @@ TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
   CHECK(changed([](Asked& a) { a.set(ANYATTN_FEATURE_ALIBI); }) ==
         ampere + "; sm90_decode needs scores without ALiBi; sm90_prefill needs scores without ALiBi");
   CHECK(changed([](Asked& a) { a.problem.block_size = 24; }) ==
-        ampere +
-            "; sm90_decode needs block sizes in multiples of 16; sm90_prefill needs block sizes that divide its key tile in "
-            "multiples of 8, or are multiples of it");
+        "sm80_decode for queries up to 4, sm90_prefill for longer ones; sm90_decode needs block sizes in multiples of 16");
+  CHECK(changed([](Asked& a) { a.problem.block_size = 12; }) ==
+        ampere + "; sm90_decode needs block sizes in multiples of 16; sm90_prefill needs block sizes in multiples of 8");
 
   CHECK(ask(kH200, llama, "sm70").reasons == "kernels=sm70 (allowed: auto | sm80)");
   CHECK(Impl(kH200, "sm80").line() == "FLASH_ATTN: kernels " + ampere + left_out);

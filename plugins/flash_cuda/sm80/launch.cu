@@ -77,7 +77,8 @@ template <bool kPrefill>
 int longest_query(const Device& device, const Problem& problem) {
   const int size = std::max(problem.head_size, problem.head_size_v);
   // Conversions of 8-bit codes are built for sm_90 alone: sm_80 has no instruction for them.
-  const bool cache = problem.kv_dtype == problem.dtype || (problem.kv_dtype == kE4M3 && device.arch_major == 9);
+  const bool cache =
+      problem.dtype != kE4M3 && (problem.kv_dtype == problem.dtype || (problem.kv_dtype == kE4M3 && device.arch_major == 9));
   if (device.arch_major < 8 || head_of(size) == 0 || !cache) return 0;
   if (kPrefill) return kAnyQuery;
   const int rows = tile_of(head_of(size), false).rows;

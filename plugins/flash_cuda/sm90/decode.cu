@@ -213,6 +213,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
 
 const char* sm90_decode_lacks(const Device& device, const Problem& problem) {
   if (device.arch_major != 9) return "sm_90";
+  if (problem.dtype == kE4M3) return "queries of 16 bits";
   if (problem.kv_dtype != problem.dtype && problem.kv_dtype != kE4M3) return "a cache in the dtype of the query, or fp8_e4m3";
   if (problem.head_size != problem.head_size_v || !kernel_of(problem, false))
     return "head sizes of 64, 96, 128, 192 or 256, of values the same";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper prefill as a family of params.h: which problems it does, what memory it needs, how its two kernels are launched.
 #include <algorithm>
+#include <numeric>
 
 #include "cuda_common/check.h"
 #include "cuda_common/tensor_map.h"
@@ -24,10 +25,12 @@ constexpr Instance instance(int dtype) {
   return {dtype, kRow, PrefillInstance<Element, kRow>::prepare, PrefillInstance<Element, kRow>::launch};
 }
 #ifndef ANYATTN_PREFILL_INSTANCES
-#define ANYATTN_PREFILL_INSTANCES                                                                          \
-  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16), \
-      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),     \
-      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16)
+#define ANYATTN_PREFILL_INSTANCES                                                                                            \
+  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),                   \
+      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),                       \
+      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16), Instance { \
+    kE4M3, 5, PrefillCodesInstance<5>::prepare, PrefillCodesInstance<5>::launch                                              \
+  }
 #endif
 constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
 
@@ -40,11 +43,16 @@ struct Choice {
 };
 
 const char* lacks_beside_tile(const Device& device, const Problem& problem) {
+  const bool codes = problem.dtype == kE4M3;
   if (device.arch_major != 9 || device.arch_minor != 0) return "sm_90";
   if (problem.kv_dtype != problem.dtype) return "a cache in the dtype of the query";
-  if (problem.out_dtype != problem.dtype) return "out in the dtype of the query";
+  if (codes && problem.block_size == 0) return "paged keys";
+  if (codes ? problem.out_dtype != kF16 && problem.out_dtype != kBF16 : problem.out_dtype != problem.dtype)
+    return codes ? "out in float16 or bfloat16" : "out in the dtype of the query";
   if (problem.alibi != kAlibiNone) return "scores without ALiBi";
-  if (problem.head_size % 8 != 0 || problem.head_size_v % 8 != 0) return "head sizes in multiples of 8";
+  const int step = codes ? 16 : 8;  // rows of a multiple of 16 bytes, for the copy engine
+  if (problem.head_size % step != 0 || problem.head_size_v % step != 0)
+    return codes ? "head sizes in multiples of 16" : "head sizes in multiples of 8";
   return nullptr;
 }
 
@@ -56,8 +64,8 @@ Choice choose(const Device& device, const Problem& problem) {
     const PrefillTile& tile = kPrefillTiles[instance.row];
     if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v)
       continue;
-    if (problem.block_size % tile.keys != 0 && (problem.block_size % 8 != 0 || tile.keys % problem.block_size != 0)) {
-      choice.lacks = "block sizes that divide its key tile in multiples of 8, or are multiples of it";
+    if (problem.block_size % 8 != 0) {  // a copy is of whole groups of 8 swizzled rows
+      choice.lacks = "block sizes in multiples of 8";
       continue;
     }
     choice.instance = &instance;
@@ -108,14 +116,19 @@ void update(const Lane& lane, const Update& update, void* stream) {
                          lane.max_query,
                          problem.num_q_heads / choice.pack,
                          problem.group() / choice.pack,
-                         2 * (problem.head_size + problem.head_size_v)};
+                         choice.tile.element * (problem.head_size + problem.head_size_v)};
   prefill_schedule<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(update.batch, plan, update.kept,
                                                                       static_cast<PrefillHeader*>(update.persistent));
   cuda::check(cudaGetLastError(), "sm90_prefill, schedule");
 }
 
+CUtensorMap map_of(const Problem& problem, const cuda::BoxedTensor& tensor) {
+  if (problem.dtype == kE4M3) return cuda::make_tensor_map(tensor, CU_TENSOR_MAP_DATA_TYPE_UINT8);
+  return cuda::make_tensor_map(tensor, problem.dtype == kBF16);
+}
+
 // Rows of one plane of a paged cache, or ragged ones as a single block.
-CUtensorMap map_of(const Lane& lane, const Forward& call, const Rows& rows, int head_size, int box_rows) {
+CUtensorMap map_of(const Lane& lane, const Forward& call, const Rows& rows, int head_size, int columns, int box_rows) {
   const Problem& problem = lane.problem;
   const bool paged = problem.block_size != 0;
   const cuda::BoxedTensor tensor{
@@ -126,24 +139,24 @@ CUtensorMap map_of(const Lane& lane, const Forward& call, const Rows& rows, int 
        static_cast<uint64_t>(problem.num_kv_heads), paged ? std::max<uint64_t>(call.num_blocks, 1) : 1},
       {static_cast<uint64_t>(rows.token_bytes), static_cast<uint64_t>(rows.head_bytes),
        static_cast<uint64_t>(paged ? call.block_bytes : rows.token_bytes)},
-      {64, static_cast<uint32_t>(box_rows), 1, 1}};
-  return cuda::make_tensor_map(tensor, problem.dtype == kBF16);
+      {static_cast<uint32_t>(columns), static_cast<uint32_t>(box_rows), 1, 1}};
+  return map_of(problem, tensor);
 }
 
 void forward(const Lane& lane, const Forward& call, void* stream) {
   const Choice choice = choose(lane);
   const Problem& problem = lane.problem;
-  const int q_tokens = tokens_per_tile(choice);
-  const int box_rows = problem.block_size == 0 ? choice.tile.keys : std::min(problem.block_size, choice.tile.keys);
-  const cuda::BoxedTensor q{call.q.data,
-                            3,
-                            {static_cast<uint64_t>(problem.head_size), static_cast<uint64_t>(problem.num_q_heads),
-                             static_cast<uint64_t>(std::max<int64_t>(call.num_tokens, 1))},
-                            {static_cast<uint64_t>(call.q.head_bytes), static_cast<uint64_t>(call.q.token_bytes)},
-                            {64, static_cast<uint32_t>(choice.pack), static_cast<uint32_t>(q_tokens)}};
-  const PrefillMaps maps{cuda::make_tensor_map(q, problem.dtype == kBF16),
-                         map_of(lane, call, call.k, problem.head_size, box_rows),
-                         map_of(lane, call, call.v, problem.head_size_v, box_rows)};
+  const int q_tokens = tokens_per_tile(choice), columns = 128 / choice.tile.element;
+  const int box_rows = problem.block_size == 0 ? choice.tile.keys : std::gcd(problem.block_size, choice.tile.keys);
+  const cuda::BoxedTensor q{
+      call.q.data,
+      3,
+      {static_cast<uint64_t>(problem.head_size), static_cast<uint64_t>(problem.num_q_heads),
+       static_cast<uint64_t>(std::max<int64_t>(call.num_tokens, 1))},
+      {static_cast<uint64_t>(call.q.head_bytes), static_cast<uint64_t>(call.q.token_bytes)},
+      {static_cast<uint32_t>(columns), static_cast<uint32_t>(choice.pack), static_cast<uint32_t>(q_tokens)}};
+  const PrefillMaps maps{map_of(problem, q), map_of(lane, call, call.k, problem.head_size, columns, box_rows),
+                         map_of(lane, call, call.v, problem.head_size_v, columns, box_rows)};
   PrefillArgs args{};
   args.header = static_cast<const PrefillHeader*>(call.persistent);
   args.kept = call.kept;
@@ -159,6 +172,12 @@ void forward(const Lane& lane, const Forward& call, void* stream) {
   const double scale = call.softmax_scale, cap = problem.soft_cap;
   args.scale_log2 = static_cast<float>(kLog2E * (cap > 0 ? cap : scale));
   args.cap_log2 = cap > 0 ? static_cast<float>(2 * kLog2E * scale / cap) : 0;
+  args.q_scale = call.q_scale;
+  args.k_scale = call.k_scale;
+  args.v_scale = call.v_scale;
+  args.q_scales_per_head = call.q_scales_per_head;
+  args.kv_scales_per_head = call.scales_per_head;
+  args.out_dtype = problem.out_dtype;
   args.sinks = problem.sinks ? call.sinks : nullptr;
   args.out = call.out;
   args.lse = call.lse;

@@ -18,4 +18,11 @@ struct PrefillInstance {
   static void launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream);
 };
 
+// The same of 8-bit codes.
+template <int kRow>
+struct PrefillCodesInstance {
+  static void prepare();
+  static void launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream);
+};
+
 }  // namespace anyattn::flash

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 
-#include "cuda_common/check.h"
 #include "cuda_common/convert.cuh"
 #include "cuda_common/wgmma.cuh"
 #include "flash_cuda/sm90/prefill_instance.cuh"
@@ -243,28 +242,10 @@ struct PrefillConsumer {
     const int quad = threadIdx.x % 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      float total = cuda::quad_sum(softmax.total[r]);
-      float top = total != 0 ? softmax.base[r] * args.scale_log2 : cuda::kMinusInfinity;
       const int q_head = head * args.pack + pack_head[r];
-      if (args.sinks != nullptr) {
-        const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
-        if (both != cuda::kMinusInfinity) {  // o is relative to the old top
-          const float shrink = cuda::exp2_fast(top - both);
-          total = total * shrink + cuda::exp2_fast(sink - both);
-#pragma unroll
-          for (int part = 0; part < kParts; part++) {
-#pragma unroll
-            for (int i = 0; i < kPartSize / 2; i += 4) o[part][i + 2 * r] *= shrink, o[part][i + 2 * r + 1] *= shrink;
-          }
-          top = both;
-        }
-      }
-      const float inverse = total != 0 ? __fdividef(1, total) : 0;
+      const RowEnd end(args, work, cuda::quad_sum(softmax.total[r]), softmax.base[r] * args.scale_log2, q_head);
       const bool mine = token[r] < work.tokens;
-      if (args.lse != nullptr && quad == 0 && mine) {
-        const float natural = total != 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
-        args.lse[(work.token + token[r]) * args.lse_token_stride + q_head * args.lse_head_stride] = natural * args.lse_factor;
-      }
+      if (quad == 0 && mine) end.store_lse(args, work.token + token[r], q_head);
       char* out = args.out.data + (work.token + token[r]) * args.out.token_bytes + q_head * args.out.head_bytes;
 #pragma unroll
       for (int part = 0; part < kParts; part++) {
@@ -274,7 +255,7 @@ struct PrefillConsumer {
 #pragma unroll
           for (int j = 0; j < 4; j++) {
             const float* pair = &o[part][4 * (4 * i + j) + 2 * r];
-            x[j] = cuda::pack2<Element>(pair[0] * inverse, pair[1] * inverse);
+            x[j] = cuda::pack2<Element>(pair[0] * end.scale, pair[1] * end.scale);
           }
           const uint4 eight = quad_transpose(x[0], x[1], x[2], x[3]);
           const int column = part * kPartSize + (4 * i + quad) * 8;
@@ -318,16 +299,12 @@ __global__ void __launch_bounds__(PrefillSizes<kPrefillTiles[kRow]>::kThreads, 1
 
 template <class Element, int kRow>
 void PrefillInstance<Element, kRow>::prepare() {
-  constexpr PrefillTile kTile = kPrefillTiles[kRow];
-  cuda::check(cudaFuncSetAttribute(prefill<Element, kRow>, cudaFuncAttributeMaxDynamicSharedMemorySize, kTile.shared_bytes()),
-              "sm90_prefill, shared memory");
+  prefill_prepare(prefill<Element, kRow>, kPrefillTiles[kRow]);
 }
 
 template <class Element, int kRow>
 void PrefillInstance<Element, kRow>::launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream) {
-  constexpr PrefillTile kTile = kPrefillTiles[kRow];
-  prefill<Element, kRow><<<blocks, kTile.threads(), kTile.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(maps, args);
-  cuda::check(cudaGetLastError(), "sm90_prefill");
+  prefill_launch(prefill<Element, kRow>, kPrefillTiles[kRow], maps, args, blocks, stream);
 }
 
 }  // namespace anyattn::flash

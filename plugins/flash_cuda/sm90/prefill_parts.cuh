@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of the Hopper prefill share: how blocks come by works, which keys a row sees, the warp that feeds tiles.
+// What the kernels of the Hopper prefill share: how blocks come by works, which keys a row sees, how it ends, the warp that feeds.
 // Included by them. Multiplies nothing.
 #pragma once
 
+#include "cuda_common/check.h"
 #include "cuda_common/softmax.cuh"
 #include "cuda_common/tma.cuh"
 #include "flash_cuda/sm90/prefill_args.h"
@@ -17,6 +18,9 @@ struct TileCount {
   uint32_t phase = 0;
   __device__ __forceinline__ void advance() {
     if (++stage == kStages) stage = 0, phase ^= 1;
+  }
+  __device__ __forceinline__ TileCount before() const {
+    return stage > 0 ? TileCount{stage - 1, phase} : TileCount{kStages - 1, phase ^ 1};
   }
 };
 
@@ -95,6 +99,41 @@ struct Band {
     }
   }
 };
+
+// How a row ends: out = o * scale, lse = log(sum) + base; both with the sink in the sum. `top`: the base in powers of 2.
+struct RowEnd {
+  float scale, lse;
+
+  __device__ __forceinline__ RowEnd(const PrefillArgs& args, const PrefillWork& work, float total, float top, int q_head) {
+    float shrink = 1;  // o is relative to the old top
+    if (total == 0) top = cuda::kMinusInfinity;
+    if (args.sinks != nullptr && work.keys >= 0) {
+      const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
+      if (both != cuda::kMinusInfinity) {
+        shrink = cuda::exp2_fast(top - both);
+        total = total * shrink + cuda::exp2_fast(sink - both);
+        top = both;
+      }
+    }
+    scale = total != 0 ? __fdividef(shrink, total) : 0;
+    lse = total != 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
+  }
+  __device__ __forceinline__ void store_lse(const PrefillArgs& args, int token, int q_head) const {
+    if (args.lse != nullptr) args.lse[token * args.lse_token_stride + q_head * args.lse_head_stride] = lse * args.lse_factor;
+  }
+};
+
+template <class Kernel>
+void prefill_prepare(Kernel kernel, const PrefillTile& tile) {
+  cuda::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, tile.shared_bytes()),
+              "sm90_prefill, shared memory");
+}
+template <class Kernel>
+void prefill_launch(Kernel kernel, const PrefillTile& tile, const PrefillMaps& maps, const PrefillArgs& args, int blocks,
+                    void* stream) {
+  kernel<<<blocks, tile.threads(), tile.shared_bytes(), static_cast<cudaStream_t>(stream)>>>(maps, args);
+  cuda::check(cudaGetLastError(), "sm90_prefill");
+}
 
 // One warp feeds the works of its block: Q, then K and V tiles from the last one down. Shared has q[..][chunk][row][128 bytes], k and
 // v[stage][chunk][key][128 bytes], and their barriers; a chunk holds 128 bytes of a row. A lane copies one box of keys, of each chunk

@@ -16,8 +16,10 @@ struct PrefillTile {
   constexpr int threads() const { return (groups() + 1) * 128; }
   constexpr int chunks() const { return (head_size * element + 127) / 128; }  // of 128 bytes in shared memory
   constexpr int chunks_v() const { return (head_size_v * element + 127) / 128; }
+  constexpr int turned_bytes() const { return element == 1 ? head_size_v * keys : 0; }  // V with keys side by side
   constexpr int shared_bytes() const {
-    return 128 * (q_stages * rows * chunks() + stages * keys * (chunks() + chunks_v())) + 1024;
+    return 128 * (q_stages * rows * chunks() + stages * keys * (chunks() + chunks_v())) + stages * turned_bytes() +
+           (element == 1 ? 2048 : 1024);
   }
 };
 
@@ -30,6 +32,8 @@ inline constexpr PrefillTile kPrefillTiles[] = {
     {192, 128, 128, 128, 2, false},  // as 128; Q of 48 KiB and K of 48 KiB a stage; 209 KiB
     {256, 256, 128, 64, 2,
      false},  // O takes 128 registers, and a third stage or 96 keys do not fit beside Q of 64 KiB; 193 KiB
+    {128, 128, 128, 128, 2, false, 2,
+     1},  // codes: two tiles of 64 scores and O's 64 in 224; a third or fourth stage brought nothing; 130 KiB
 };
 
 }  // namespace anyattn::flash

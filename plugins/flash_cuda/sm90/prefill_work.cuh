@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
         work.tokens = min(plan.tokens_per_tile, query_len - at);
         work.position = seq_len - query_len + at;
         work.seq_len = seq_len;
-        work.keys = padding ? 0 : batch.key_start_loc != nullptr ? batch.key_start_loc[request] : request;
+        work.keys = padding ? -1 : batch.key_start_loc != nullptr ? batch.key_start_loc[request] : request;
         work.right = right;
         const int last = min(seq_len, work.position + work.tokens + min(right, kFar));  // past the last visible key
         const int first = plan.window_left < 0 ? 0 : max(0, work.position - plan.window_left);
