@@ -3,7 +3,6 @@
 // Included by run; plain_layers and mla_layers are the two kinds there are.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,34 +11,13 @@
 #include "anyattn/conformance/cache_format.h"
 #include "anyattn/conformance/reference.h"
 #include "anyattn/kv_pool.h"
+#include "serving/attention_timer.h"
 #include "serving/device_buffer.h"
 #include "serving/draw.h"
 #include "serving/model_kinds.h"
 #include "serving/step_batch.h"
 
 namespace anyattn::tools {
-
-// What a step's time in calls of the runtime went to.
-enum class Spent { kMetadata, kCacheUpdate, kKernels };
-
-// Adds up the time of attention calls; the device is waited for at both ends.
-class AttentionTimer {
- public:
-  explicit AttentionTimer(const Place& place) : place_(place) {}
-  template <class Body>
-  void measure(Spent where, Body&& body) {
-    const auto from = std::chrono::steady_clock::now();
-    body();
-    place_.synchronize();
-    seconds_[static_cast<size_t>(where)] += std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
-  }
-  double seconds(Spent where) const { return seconds_[static_cast<size_t>(where)]; }
-  double seconds() const { return seconds(Spent::kMetadata) + seconds(Spent::kCacheUpdate) + seconds(Spent::kKernels); }
-
- private:
-  const Place& place_;
-  double seconds_[3] = {};
-};
 
 struct LayerOptions {
   const Place* place = nullptr;

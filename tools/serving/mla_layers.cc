@@ -108,9 +108,11 @@ void MlaLayers::absorb_queries(const StepBatch& batch, uint32_t layer) {
 }
 
 void MlaLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) {
-  timer.measure(Spent::kCacheUpdate, [&] { store(group_, batch, layer, batch.num_tokens()); });
-  if (const uint32_t tokens = batch.split().num_decode_tokens; tokens > 0)
-    timer.measure(Spent::kKernels, [&] { decode(group_, layer, tokens); });
+  timer.measure(
+      Spent::kCacheUpdate, [&] { store(group_, batch, layer, batch.num_tokens()); }, Spent::kKernels,
+      [&] {
+        if (const uint32_t tokens = batch.split().num_decode_tokens; tokens > 0) decode(group_, layer, tokens);
+      });
   if (batch.split().num_prefill_tokens > 0) prefill(batch, layer, timer);
 }
 

@@ -100,8 +100,8 @@ void PlainLayers::draw(const StepBatch& batch, uint32_t layer) {
 
 void PlainLayers::attend(const StepBatch& batch, uint32_t layer, AttentionTimer& timer) {
   const auto& split = batch.split();
-  timer.measure(Spent::kCacheUpdate, [&] { store(group_, batch, layer, batch.num_tokens()); });
-  timer.measure(Spent::kKernels, [&] {
+  const auto store_rows = [&] { store(group_, batch, layer, batch.num_tokens()); };
+  timer.measure(Spent::kCacheUpdate, store_rows, Spent::kKernels, [&] {
     if (!info_.needs_split) return forward(group_, layer, ANYATTN_PHASE_BOTH, 0, batch.num_tokens());
     forward(group_, layer, ANYATTN_PHASE_DECODE, 0, split.num_decode_tokens);
     forward(group_, layer, ANYATTN_PHASE_PREFILL, split.num_decode_tokens, split.num_prefill_tokens);

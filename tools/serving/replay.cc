@@ -45,6 +45,7 @@ double token_bytes(const anyattn_kv_cache_spec& spec) { return static_cast<doubl
 Replay::Replay(const Runtime& runtime, const ReplayOptions& options, Trace trace)
     : options_(options), trace_(std::move(trace)), chooser_(options.seed) {
   resolve_device(runtime);
+  timer_ = std::make_unique<AttentionTimer>(place_);
   model_ = load_model_kinds(options.model);
   report_.requests_skipped = cut_to_context(trace_, model_);
   if (trace_.requests.empty()) {
@@ -174,9 +175,10 @@ void Replay::step() {
   double scheduling_s = planning.seconds();
   Stopwatch building;
   batch_->build(rows);
+  place_.synchronize();  // its copies are the step's
   const double tables_s = building.seconds();
   count_rows(rows);
-  const double metadata_before = report_.metadata_s;
+  const double outside_before = outside_s();
   const double attention_s = run_layers(report_.step_ms.size());
   Stopwatch committing;
   scheduler_->finish();
@@ -187,7 +189,7 @@ void Replay::step() {
   report_.tables_s += tables_s;
   report_.busy_s += step_s;
   report_.step_ms.push_back(step_s * 1000);
-  report_.outside_shares.push_back((scheduling_s + tables_s + report_.metadata_s - metadata_before) / step_s);
+  report_.outside_shares.push_back((scheduling_s + tables_s + outside_s() - outside_before) / step_s);
 }
 
 void Replay::count_rows(const std::vector<StepRow>& rows) {
@@ -204,50 +206,46 @@ void Replay::count_rows(const std::vector<StepRow>& rows) {
 
 // Seconds of attention in this step.
 double Replay::run_layers(uint64_t step) {
-  double seconds = 0;
+  const double before = timer_->seconds();
   bool as_replay = true;
   for (size_t k = 0; k < kinds_.size(); ++k) {
-    AttentionTimer timer(place_);
-    as_replay &= run_kind(*kinds_[k], step, timer, report_.kinds[k]);
-    seconds += timer.seconds();
-    report_.metadata_s += timer.seconds(Spent::kMetadata);
-    report_.cache_update_s += timer.seconds(Spent::kCacheUpdate);
-    report_.kernels_s += timer.seconds(Spent::kKernels);
+    const double kind_before = timer_->seconds();
+    as_replay &= run_kind(*kinds_[k], step);
+    report_.kinds[k].attention_s += timer_->seconds() - kind_before;
   }
-  report_.attention_s += seconds;
   report_.replayed_steps += as_replay;
-  return seconds;
+  return timer_->seconds() - before;
 }
 
-bool Replay::run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report) {
+bool Replay::run_kind(LayerKind& kind, uint64_t step) {
   const std::vector<ChosenRow>& chosen = chooser_.choose(kind.spec(), *batch_, step, progress(), report_.checks.rows);
   const uint32_t layers = kind.spec().num_layers;
   const bool as_replay = kind.takes_as_replay(*batch_);
   if (as_replay) {
-    for (uint32_t layer = 0; layer < layers; ++layer) draw(timer, [&] { kind.draw(*batch_, layer); });
-    kind.replay(*batch_, timer);
+    for (uint32_t layer = 0; layer < layers; ++layer) draw([&] { kind.draw(*batch_, layer); });
+    kind.replay(*batch_, *timer_);
     for (uint32_t layer = 0; layer < layers; ++layer) verify(kind, chosen, layer);
   } else {
-    kind.update(*batch_, timer);
+    kind.update(*batch_, *timer_);
     for (uint32_t layer = 0; layer < layers; ++layer) {
-      draw(timer, [&] {
+      draw([&] {
         kind.draw(*batch_, layer);
-        kind.attend(*batch_, layer, timer);
+        kind.attend(*batch_, layer, *timer_);
       });
       verify(kind, chosen, layer);
     }
   }
-  kind_report.attention_s += timer.seconds();
   return as_replay;
 }
 
 // What `body` takes beside the calls it times.
 template <class Body>
-void Replay::draw(AttentionTimer& timer, Body&& body) {
+void Replay::draw(Body&& body) {
   Stopwatch whole;
-  const double before = timer.seconds();
+  const auto timed = [this] { return timer_->seconds() + timer_->copying_seconds(); };
+  const double before = timed();
   body();
-  report_.draw_s += whole.seconds() - (timer.seconds() - before);
+  report_.draw_s += whole.seconds() - (timed() - before);
 }
 
 void Replay::verify(LayerKind& kind, const std::vector<ChosenRow>& chosen, uint32_t layer) {
@@ -265,6 +263,12 @@ RunReport Replay::report() const {
   report.requests_done = scheduler_->requests_done();
   report.preemptions = scheduler_->preemptions();
   report.virtual_s = clock_s_;
+  report.attention_s = timer_->seconds();
+  report.metadata_s = timer_->seconds(Spent::kMetadata);
+  report.cache_update_s = timer_->seconds(Spent::kCacheUpdate);
+  report.kernels_s = timer_->seconds(Spent::kKernels);
+  report.waits_s = timer_->seconds(Spent::kWaits);
+  report.copy_s = timer_->copying_seconds();
   for (const auto& kind : kinds_) report.captured_graphs += kind->num_graphs();
   report.kv.struct_size = ANYATTN_KV_POOL_STATS_SIZE;
   anyattn::check(anyattn_kv_pool_get_stats, pool_.get(), &report.kv);

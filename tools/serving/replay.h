@@ -56,9 +56,10 @@ class Replay {
   void poison_cache();
   double run_layers(uint64_t step);
   // Whether it was one replay of all layers.
-  bool run_kind(LayerKind& kind, uint64_t step, AttentionTimer& timer, KindReport& kind_report);
+  bool run_kind(LayerKind& kind, uint64_t step);
   template <class Body>
-  void draw(AttentionTimer& timer, Body&& body);
+  void draw(Body&& body);
+  double outside_s() const { return timer_->seconds(Spent::kMetadata) + timer_->seconds(Spent::kWaits); }
   void verify(LayerKind& kind, const std::vector<ChosenRow>& chosen, uint32_t layer);
   void count_rows(const std::vector<StepRow>& rows);
 
@@ -66,6 +67,7 @@ class Replay {
   Trace trace_;
   DeviceStream stream_;  // before whatever is queued on it
   Place place_;
+  std::unique_ptr<AttentionTimer> timer_;
   std::string device_name_;
   ModelKinds model_;
   uint32_t max_seq_len_ = 0;

@@ -41,7 +41,7 @@ std::string mib(uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<d
 }  // namespace
 
 double outside_kernels(const RunReport& r) {
-  return r.busy_s > 0 ? (r.scheduling_s + r.tables_s + r.metadata_s) / r.busy_s : 0;
+  return r.busy_s > 0 ? (r.scheduling_s + r.tables_s + r.metadata_s + r.waits_s) / r.busy_s : 0;
 }
 
 double percentile(std::vector<double> values, double share) {
@@ -84,10 +84,12 @@ Json report_json(const RunReport& r) {
         {"kernels", r.kernels_s},
         {"cache_update", r.cache_update_s},
         {"metadata", r.metadata_s},
+        {"launches_and_waits", r.waits_s},
         {"tables", r.tables_s},
         {"scheduling", r.scheduling_s},
         {"other", r.busy_s - r.attention_s},
         {"drawing", r.draw_s},
+        {"copying", r.copy_s},
         {"verifying", r.verify_s}}},
       {"outside_kernels",
        {{"all", outside_kernels(r)}, {"p50", percentile(r.outside_shares, 0.5)}, {"p99", percentile(r.outside_shares, 0.99)}}},
@@ -147,15 +149,17 @@ std::string report_text(const RunReport& r, const Terminal& terminal) {
   const auto part = [&](double seconds) {
     return fmt::format("{:.3f} s ({:.2f} %)", seconds, r.busy_s > 0 ? 100 * seconds / r.busy_s : 0);
   };
-  figures.add({"step time goes to",
-               fmt::format("kernels {}, cache updates {}, metadata {}, tables and slots {}, scheduling {}", part(r.kernels_s),
-                           part(r.cache_update_s), part(r.metadata_s), part(r.tables_s), part(r.scheduling_s))});
+  figures.add(
+      {"step time goes to",
+       fmt::format("kernels {}, cache updates {}, metadata {}, launches and waits {}, tables and slots {}, scheduling {}",
+                   part(r.kernels_s), part(r.cache_update_s), part(r.metadata_s), part(r.waits_s), part(r.tables_s),
+                   part(r.scheduling_s))});
   figures.add({"outside kernels",
                fmt::format("{:.2f} % of all steps; of single ones p50 {:.2f} %, p99 {:.2f} %", 100 * outside_kernels(r),
                            100 * percentile(r.outside_shares, 0.5), 100 * percentile(r.outside_shares, 0.99))});
   figures.add({"time", fmt::format("{:.1f} s on the virtual clock: {:.2f} s of steps, else waiting; beside it {:.1f} s drawing "
-                                   "inputs, {:.1f} s verifying",
-                                   r.virtual_s, r.busy_s, r.draw_s, r.verify_s)});
+                                   "inputs, {:.1f} s copying them to the device, {:.1f} s verifying",
+                                   r.virtual_s, r.busy_s, r.draw_s, r.copy_s, r.verify_s)});
   figures.add({"KV memory",
                fmt::format("{} of {} used at the peak, {:.1f} % of {} prompt tokens reused, {} blocks evicted, {} preemptions",
                            mib(r.kv.peak_used_pages * r.kv.page_bytes), mib(r.kv.pool_bytes), 100 * reuse_share(r.kv),

@@ -53,8 +53,14 @@ int32_t alloc(int32_t, uint64_t bytes, void** memory, anyattn_error* error) {
 
 void release(int32_t, void* memory) { std::free(memory); }
 
-int32_t copy(int32_t, void* to, const void* from, uint64_t bytes, uint32_t, void* stream, anyattn_error*) {
-  queue(stream, [=] { std::memcpy(to, from, bytes); });
+int32_t copy(int32_t, void* to, const void* from, uint64_t bytes, uint32_t direction, void* stream, anyattn_error*) {
+  auto* const own = static_cast<Stream*>(stream);
+  Work work = [=] { std::memcpy(to, from, bytes); };
+  if (direction == ANYATTN_COPY_HOST_TO_DEVICE && own && !own->captured) {
+    own->late.push_back(std::move(work));
+  } else {
+    queue(stream, std::move(work));
+  }
   return ANYATTN_OK;
 }
 
@@ -68,8 +74,10 @@ int32_t stream_create(int32_t, void** stream, anyattn_error*) {
   return ANYATTN_OK;
 }
 void stream_destroy(int32_t, void* stream) { delete static_cast<Stream*>(stream); }
-int32_t stream_synchronize(int32_t, void*, anyattn_error* error) {
-  return captures > 0 ? violation("stream_synchronize", error) : ANYATTN_OK;
+int32_t stream_synchronize(int32_t, void* stream, anyattn_error* error) {
+  if (captures > 0) return violation("stream_synchronize", error);
+  run_late(static_cast<Stream*>(stream));
+  return ANYATTN_OK;
 }
 
 using Time = std::chrono::steady_clock::time_point;
@@ -103,7 +111,8 @@ int32_t graph_capture_end(int32_t, void* stream, void** graph, anyattn_error*) {
   --captures;
   return ANYATTN_OK;
 }
-int32_t graph_launch(int32_t, void* graph, void*, anyattn_error*) {
+int32_t graph_launch(int32_t, void* graph, void* stream, anyattn_error*) {
+  run_late(static_cast<Stream*>(stream));
   for (const Work& work : static_cast<Graph*>(graph)->work) work();
   return ANYATTN_OK;
 }

@@ -12,11 +12,18 @@ using Work = std::function<void()>;
 
 struct Stream {
   std::vector<Work>* captured = nullptr;  // null: work runs at once
+  std::vector<Work> late;  // copies from the host, which run before the stream's next work or when it is waited for
 };
 
 struct Graph {
   std::vector<Work> work;
 };
+
+inline void run_late(Stream* stream) {
+  if (!stream) return;
+  for (const Work& work : stream->late) work();
+  stream->late.clear();
+}
 
 // A null stream is the default one, which is never captured.
 inline void queue(void* stream, Work work) {
@@ -24,6 +31,7 @@ inline void queue(void* stream, Work work) {
   if (own && own->captured) {
     own->captured->push_back(std::move(work));
   } else {
+    run_late(own);
     work();
   }
 }

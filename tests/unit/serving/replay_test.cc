@@ -59,7 +59,7 @@ void check_good(const RunReport& report) {
   CHECK(report.attention_s > 0);
   CHECK(report.kernels_s > 0);
   CHECK(report.cache_update_s > 0);
-  CHECK(report.attention_s == doctest::Approx(report.kernels_s + report.cache_update_s + report.metadata_s));
+  CHECK(report.attention_s == doctest::Approx(report.kernels_s + report.cache_update_s + report.metadata_s + report.waits_s));
   CHECK(report.busy_s == doctest::Approx(report.attention_s + report.tables_s + report.scheduling_s));
   CHECK(report.outside_shares.size() == report.step_ms.size());
   CHECK(outside_kernels(report) > 0);
