@@ -25,10 +25,12 @@ inline uint64_t mix(std::initializer_list<uint64_t> words) {
 inline double unit_interval(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 // out[i] = amplitude * u, u uniform in [-1, 1) with 24 bits, a function of (key, i): a 32-bit finaliser (Wellons' lowbias32) of
-// a Weyl sequence, which compilers turn into vector code.
-void draw_uniform(uint64_t key, float amplitude, size_t count, float* out);
+// a Weyl sequence, which compilers turn into vector code. i counts from `first`.
+void draw_uniform(uint64_t key, float amplitude, size_t count, float* out, size_t first = 0);
 
 // Finite values to the nearest bfloat16, ties to even.
 void store_bfloat16(const float* from, size_t count, uint16_t* to);
+// The same, in place.
+void round_bfloat16(float* values, size_t count);
 
 }  // namespace anyattn::tools

@@ -101,11 +101,10 @@ void LayerKind::draw_rows(const StepBatch& batch, uint32_t first_token, uint32_t
   buffer.upload(num_tokens * row_bytes);
 }
 
-void LayerKind::redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t count,
-                           const Stored* stored, float* out) const {
-  draw_uniform(row_key(what, layer, token_id, position), amplitude, count, out);
-  if (dtype() != ANYATTN_DTYPE_FLOAT32)
-    for (size_t i = 0; i < count; ++i) out[i] = conformance::rounded(dtype(), out[i]);
+void LayerKind::redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t first,
+                           size_t count, const Stored* stored, float* out) const {
+  draw_uniform(row_key(what, layer, token_id, position), amplitude, count, out, first);
+  round_values(dtype(), out, count);
   if (!stored || (cache_format_.coding == conformance::Coding::kFloat && cache_format_.dtype == dtype())) return;
   for (size_t i = 0; i < count; i += stored->size)
     conformance::through_cache(cache_format_, stored->kind, {out + i, stored->size}, 1.0f, stored->kv_lora_rank);
@@ -130,43 +129,42 @@ void load_values(uint32_t dtype, const void* from, size_t count, float* to) {
   for (size_t i = 0; i < count; ++i) to[i] = conformance::load_element(dtype, static_cast<const char*>(from) + i * width);
 }
 
+void round_values(uint32_t dtype, float* values, size_t count) {
+  if (dtype == ANYATTN_DTYPE_FLOAT32) return;
+  if (dtype == ANYATTN_DTYPE_BFLOAT16) return round_bfloat16(values, count);
+  for (size_t i = 0; i < count; ++i) values[i] = conformance::rounded(dtype, values[i]);
+}
+
 float query_amplitude(double softmax_scale, uint32_t head_size) {
   // The product of two uniforms in [-a, a) and [-1, 1) has variance a^2 / 9.
   return static_cast<float>(6.0 / (softmax_scale * std::sqrt(static_cast<double>(head_size))));
 }
 
 Reference reference_row(const Runtime& runtime, const HeadShape& shape, const RowRules& rules, int64_t position,
-                        int64_t num_keys, const float* q, const KeyReader& keys, uint32_t q_dtype) {
-  // With one kv head the query heads are dealt, else the kv heads with their query heads.
-  const bool deal_q = shape.num_kv_heads == 1;
-  const int units = deal_q ? shape.num_q_heads : shape.num_kv_heads;
-  const int parts = std::min<int>(units, static_cast<int>(runtime.num_workers()));
-  std::vector<Reference> results(static_cast<size_t>(parts));
-  runtime.parallel_for(static_cast<uint64_t>(parts), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
+                        int64_t num_keys, const float* q, const KeysOfHeads& keys, uint32_t q_dtype) {
+  // Threads take kv heads with their query heads; where there are more threads, each kv head's query heads are cut.
+  const int workers = static_cast<int>(runtime.num_workers());
+  const int group = shape.num_q_heads / shape.num_kv_heads;
+  const int kv_parts = std::min(shape.num_kv_heads, workers);
+  const int cuts = std::clamp(workers / kv_parts, 1, group);
+  std::vector<Reference> results(static_cast<size_t>(kv_parts) * static_cast<size_t>(cuts));
+  runtime.parallel_for(results.size(), 1, [&](uint64_t begin, uint64_t end, uint32_t) {
     for (uint64_t part = begin; part < end; ++part) {
-      const int first = units * static_cast<int>(part) / parts;
-      const int count = units * (static_cast<int>(part) + 1) / parts - first;
-      const int group = shape.num_q_heads / shape.num_kv_heads;
-      const int first_q = deal_q ? first : first * group;
+      const int kv_part = static_cast<int>(part) / cuts, cut = static_cast<int>(part) % cuts;
+      const int first = shape.num_kv_heads * kv_part / kv_parts;
+      const int count = shape.num_kv_heads * (kv_part + 1) / kv_parts - first;  // 1 where cuts > 1
+      const int first_q = first * group + group * cut / cuts;
       HeadShape own = shape;
-      own.num_q_heads = deal_q ? count : count * group;
-      own.num_kv_heads = deal_q ? 1 : count;
+      own.num_kv_heads = count;
+      own.num_q_heads = cuts > 1 ? first * group + group * (cut + 1) / cuts - first_q : count * group;
       RowRules own_rules = rules;
       const auto heads = [&](std::span<const float> all) {
         return all.empty() ? all : all.subspan(static_cast<size_t>(first_q), static_cast<size_t>(own.num_q_heads));
       };
       own_rules.alibi_slopes = heads(rules.alibi_slopes);
       own_rules.sinks = heads(rules.sinks);
-      const auto slice = [&](const std::function<void(int64_t, float*)>& read, int width) {
-        std::vector<float> row(static_cast<size_t>(shape.num_kv_heads) * static_cast<size_t>(width));
-        return [&read, row, width, count, first, deal_q](int64_t key, float* into) mutable {
-          if (deal_q) return read(key, into);
-          read(key, row.data());
-          std::copy_n(row.data() + static_cast<ptrdiff_t>(first) * width, static_cast<ptrdiff_t>(count) * width, into);
-        };
-      };
-      const KeyReader own_keys{slice(keys.key, shape.head_size), slice(keys.value, shape.head_size_v)};
       const float* own_q = q + static_cast<ptrdiff_t>(first_q) * shape.head_size;
+      const KeyReader own_keys = keys(static_cast<uint32_t>(first), static_cast<uint32_t>(count));
       conformance::attend_row(own, own_rules, position, num_keys, own_q, own_keys, q_dtype, &results[part]);
     }
   });

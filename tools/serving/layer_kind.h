@@ -3,6 +3,7 @@
 // Included by run; plain_layers and mla_layers are the two kinds there are.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,14 +77,15 @@ class LayerKind {
   // Draws one row of `count` values of `dtype` for each token, into `buffer`, and uploads it.
   void draw_rows(const StepBatch& batch, uint32_t first_token, uint32_t num_tokens, uint64_t what, uint32_t layer,
                  float amplitude, size_t count, const DeviceBuffer& buffer) const;
-  // The same row as float32, rounded to the query's dtype and, where `stored` is given, as a reader of the cache gets it.
+  // Values [first, first + count) of the same row as float32, rounded to the query's dtype and, where `stored` is given, as a
+  // reader of the cache gets them: then whole pieces.
   struct Stored {
     conformance::RowKind kind;
     size_t size;           // of the pieces that the cache stores on their own: a head's
     int kv_lora_rank = 0;  // values of the piece that are latent
   };
-  void redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t count,
-                  const Stored* stored, float* out) const;
+  void redraw_row(uint64_t what, uint32_t layer, int32_t token_id, uint32_t position, float amplitude, size_t first,
+                  size_t count, const Stored* stored, float* out) const;
   uint32_t pool_group() const { return pool_group_; }
   uint32_t dtype() const { return spec_.problem.q_dtype; }
   size_t dtype_bytes() const { return conformance::dtype_bytes(dtype()); }
@@ -109,15 +111,20 @@ Group make_group(const KindSpec& spec, const LayerOptions& options, const anyatt
 // Between float32 and `dtype` as memory holds it.
 void store_values(uint32_t dtype, const float* from, size_t count, void* to);
 void load_values(uint32_t dtype, const void* from, size_t count, float* to);
+// In place, as memory of that dtype holds them.
+void round_values(uint32_t dtype, float* values, size_t count);
 
 // Uniform queries of this amplitude give scores of standard deviation 2 over keys uniform in [-1, 1): softmaxes that prefer
 // some keys, as real ones do.
 float query_amplitude(double softmax_scale, uint32_t head_size);
 
+// Reads the keys and values of kv heads [first, first + count) alone.
+using KeysOfHeads = std::function<conformance::KeyReader(uint32_t first, uint32_t count)>;
+
 // attend_row with the heads dealt to the runtime's threads: same numbers, one Reference of one row.
 conformance::Reference reference_row(const Runtime& runtime, const conformance::HeadShape& shape,
                                      const conformance::RowRules& rules, int64_t position, int64_t num_keys, const float* q,
-                                     const conformance::KeyReader& keys, uint32_t q_dtype);
+                                     const KeysOfHeads& keys, uint32_t q_dtype);
 
 // The verdict on one row of `values` (of out_dtype) against its reference.
 RowCheck judge_row(const conformance::Reference& reference, const void* values, uint32_t out_dtype, const std::string& who);

@@ -25,8 +25,8 @@ void MlaLayers::redraw_latent(const StepRow& row, uint32_t layer, uint32_t posit
   const int32_t token_id = row.request->content.token_id(position);
   const Stored latent{conformance::RowKind::kLatent, rank_, static_cast<int>(rank_)};
   const Stored rope{conformance::RowKind::kLatent, rope_};  // no value of it is latent
-  if (kv_c) redraw_row(kLatentRow, layer, token_id, position, 1, rank_, stored ? &latent : nullptr, kv_c);
-  if (k_pe) redraw_row(kRopeRow, layer, token_id, position, 1, rope_, stored ? &rope : nullptr, k_pe);
+  if (kv_c) redraw_row(kLatentRow, layer, token_id, position, 1, 0, rank_, stored ? &latent : nullptr, kv_c);
+  if (k_pe) redraw_row(kRopeRow, layer, token_id, position, 1, 0, rope_, stored ? &rope : nullptr, k_pe);
 }
 
 RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_t token) {
@@ -41,9 +41,11 @@ RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_
     std::copy_n(latent.begin() + h * rank_, rank_, q.begin() + h * width);
     std::copy_n(rope.begin() + h * rope_, rope_, q.begin() + h * width + rank_);
   }
-  const conformance::KeyReader keys{
-      [&](int64_t key, float* into) { redraw_latent(row, layer, static_cast<uint32_t>(key), true, into, into + rank_); },
-      [&](int64_t key, float* into) { redraw_latent(row, layer, static_cast<uint32_t>(key), true, into, nullptr); }};
+  const auto keys = [&](uint32_t, uint32_t) {  // there is one kv head
+    return conformance::KeyReader{
+        [&](int64_t key, float* into) { redraw_latent(row, layer, static_cast<uint32_t>(key), true, into, into + rank_); },
+        [&](int64_t key, float* into) { redraw_latent(row, layer, static_cast<uint32_t>(key), true, into, nullptr); }};
+  };
   conformance::RowRules rules;
   rules.softmax_scale = spec_.softmax_scale;
   const conformance::HeadShape shape{static_cast<int>(heads_), 1, static_cast<int>(width), static_cast<int>(rank_)};
@@ -56,23 +58,25 @@ RowCheck MlaLayers::check_decode(const StepBatch& batch, uint32_t layer, uint32_
 }
 
 // Keys from first_position on, expanded as the engine expands them. `stored`: they went through the cache.
-conformance::KeyReader MlaLayers::expanded_keys(const StepRow& row, uint32_t layer, uint32_t first_position,
-                                                bool stored) const {
-  const auto expanded = [this, &row, layer, first_position, stored](int64_t key, bool values, float* into) {
+KeysOfHeads MlaLayers::expanded_keys(const StepRow& row, uint32_t layer, uint32_t first_position, bool stored) const {
+  const auto expanded = [this, &row, layer, first_position, stored](int64_t key, bool values, uint32_t first, uint32_t count,
+                                                                    float* into) {
     std::vector<float> latent(rank_), padded(rank_ + std::max(nope_, width_v_)), rope(rope_);
     redraw_latent(row, layer, first_position + static_cast<uint32_t>(key), stored, latent.data(),
                   values ? nullptr : rope.data());
     if (stored) {  // context_gather gives rows in the query's dtype
-      for (float& value : latent) value = conformance::rounded(dtype(), value);
-      for (float& value : rope) value = conformance::rounded(dtype(), value);
+      round_values(dtype(), latent.data(), latent.size());
+      round_values(dtype(), rope.data(), rope.size());
     }
     const uint32_t width = values ? width_v_ : nope_ + rope_;
-    (values ? layers_[layer].values : layers_[layer].keys).expand(latent.data(), padded.data(), into, width);
-    for (uint32_t h = 0; h < heads_ && !values; ++h) std::copy(rope.begin(), rope.end(), into + h * width + nope_);
-    for (size_t i = 0; i < size_t{heads_} * width; ++i) into[i] = conformance::rounded(dtype(), into[i]);
+    (values ? layers_[layer].values : layers_[layer].keys).expand(latent.data(), padded.data(), first, count, into, width);
+    for (uint32_t h = 0; h < count && !values; ++h) std::copy(rope.begin(), rope.end(), into + h * width + nope_);
+    round_values(dtype(), into, size_t{count} * width);
   };
-  return {[expanded](int64_t key, float* into) { expanded(key, false, into); },
-          [expanded](int64_t key, float* into) { expanded(key, true, into); }};
+  return [expanded](uint32_t first, uint32_t count) {
+    return conformance::KeyReader{[=](int64_t key, float* into) { expanded(key, false, first, count, into); },
+                                  [=](int64_t key, float* into) { expanded(key, true, first, count, into); }};
+  };
 }
 
 RowCheck MlaLayers::check_prefill(const StepBatch& batch, uint32_t layer, uint32_t token) {

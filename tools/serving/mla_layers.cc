@@ -222,8 +222,8 @@ void MlaLayers::expand(uint32_t layer, const DeviceBuffer& kv_c, size_t first_ro
     for (uint64_t r = begin; r < end; ++r) {
       load_row(kv_c, first_row + r, rank_, latent.data());
       load_row(k_pe, first_row + r, rope_, rope.data());
-      layers_[layer].keys.expand(latent.data(), padded.data(), k.data(), nope_ + rope_);
-      layers_[layer].values.expand(latent.data(), padded.data(), v.data(), width_v_);
+      layers_[layer].keys.expand(latent.data(), padded.data(), 0, heads_, k.data(), nope_ + rope_);
+      layers_[layer].values.expand(latent.data(), padded.data(), 0, heads_, v.data(), width_v_);
       for (uint32_t h = 0; h < heads_; ++h) std::copy(rope.begin(), rope.end(), k.begin() + h * (nope_ + rope_) + nope_);
       store_values(dtype(), k.data(), k_row, k_.host() + r * k_row * dtype_bytes());
       store_values(dtype(), v.data(), v_row, v_.host() + r * v_row * dtype_bytes());

@@ -67,7 +67,7 @@ class MlaLayers final : public LayerKind {
   RowCheck check_decode(const StepBatch& batch, uint32_t layer, uint32_t token);
   RowCheck check_prefill(const StepBatch& batch, uint32_t layer, uint32_t token);
   void redraw_latent(const StepRow& row, uint32_t layer, uint32_t position, bool stored, float* kv_c, float* k_pe) const;
-  conformance::KeyReader expanded_keys(const StepRow& row, uint32_t layer, uint32_t first_position, bool stored) const;
+  KeysOfHeads expanded_keys(const StepRow& row, uint32_t layer, uint32_t first_position, bool stored) const;
   void load_row(const DeviceBuffer& buffer, size_t row, size_t count, float* out) const;
 
   uint32_t heads_, rank_, nope_, rope_, width_v_;

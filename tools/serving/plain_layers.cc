@@ -160,14 +160,17 @@ RowCheck PlainLayers::check(const StepBatch& batch, uint32_t layer, uint32_t tok
   if (spec_.has(ANYATTN_FEATURE_ALIBI_SQRT)) rules.alibi = conformance::Alibi::kSqrt;
   if (slopes_.bytes() > 0) rules.alibi_slopes = {slopes_.host<float>(), problem.num_q_heads};
   if (sinks_.bytes() > 0) rules.sinks = {sinks_.host<float>(), problem.num_q_heads};
-  const auto redraw = [&](uint64_t what, size_t count, Stored stored) {
-    return [this, &row, what, layer, count, stored](int64_t key, float* into) {
-      const auto p = static_cast<uint32_t>(key);
-      redraw_row(what, layer, row.request->content.token_id(p), p, 1, count, &stored, into);
+  const auto keys = [&](uint32_t first, uint32_t count) {
+    const auto redraw = [this, &row, layer, first, count](uint64_t what, Stored stored) {
+      return [this, &row, layer, first, count, what, stored](int64_t key, float* into) {
+        const auto p = static_cast<uint32_t>(key);
+        redraw_row(what, layer, row.request->content.token_id(p), p, 1, first * stored.size, count * stored.size, &stored,
+                   into);
+      };
     };
+    return conformance::KeyReader{redraw(kKey, {conformance::RowKind::kK, problem.head_size}),
+                                  redraw(kValue, {conformance::RowKind::kV, problem.head_size_v})};
   };
-  const conformance::KeyReader keys{redraw(kKey, k_row_, {conformance::RowKind::kK, problem.head_size}),
-                                    redraw(kValue, v_row_, {conformance::RowKind::kV, problem.head_size_v})};
   const conformance::HeadShape shape{static_cast<int>(problem.num_q_heads), static_cast<int>(problem.num_kv_heads),
                                      static_cast<int>(problem.head_size), static_cast<int>(problem.head_size_v)};
   std::vector<float> q(q_row_);

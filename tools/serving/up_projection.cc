@@ -18,14 +18,16 @@ UpProjection::UpProjection(uint64_t key, uint32_t num_heads, uint32_t rank, uint
   draw_uniform(mix({key}), kAmplitude, weights_.size(), weights_.data());
 }
 
-ANYATTN_VECTOR_WIDTHS void UpProjection::expand(const float* latent, float* padded, float* out, uint32_t out_stride) const {
+ANYATTN_VECTOR_WIDTHS void UpProjection::expand(const float* latent, float* padded, uint32_t first, uint32_t count, float* out,
+                                                uint32_t out_stride) const {
   std::copy_n(latent, rank_, padded);
   std::copy_n(latent, width_, padded + rank_);
-  for (uint32_t h = 0; h < num_heads_; ++h) {
-    const float* w = weights_.data() + size_t{h} * kDiagonals * width_;
-    const uint32_t* offset = offsets_.data() + size_t{h} * kDiagonals;
+  for (uint32_t i = 0; i < count; ++i) {
+    const size_t h = first + i;
+    const float* w = weights_.data() + h * kDiagonals * width_;
+    const uint32_t* offset = offsets_.data() + h * kDiagonals;
     const float *x0 = padded + offset[0], *x1 = padded + offset[1], *x2 = padded + offset[2], *x3 = padded + offset[3];
-    float* row = out + size_t{h} * out_stride;
+    float* row = out + size_t{i} * out_stride;
     for (uint32_t p = 0; p < width_; ++p) {
       row[p] = w[p] * x0[p] + w[width_ + p] * x1[p] + w[2 * width_ + p] * x2[p] + w[3 * width_ + p] * x3[p];
     }

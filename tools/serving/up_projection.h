@@ -18,8 +18,8 @@ class UpProjection {
   // width <= rank.
   UpProjection(uint64_t key, uint32_t num_heads, uint32_t rank, uint32_t width);
 
-  // out[h * out_stride + p] for every head from one latent row [rank]; `padded` is scratch of rank + width values.
-  void expand(const float* latent, float* padded, float* out, uint32_t out_stride) const;
+  // out[i * out_stride + p] for heads first + i, i < count, from one latent row [rank]; `padded` is scratch of rank + width values.
+  void expand(const float* latent, float* padded, uint32_t first, uint32_t count, float* out, uint32_t out_stride) const;
   // latent[h * rank + l] = sum_p q[h * q_stride + p] * W_h[l][p]: so that absorbed . kv_c = q . expand(kv_c).
   void absorb(const float* q, uint32_t q_stride, float* padded, float* latent) const;
 

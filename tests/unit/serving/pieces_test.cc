@@ -31,6 +31,8 @@ TEST_CASE("drawn_values_are_uniform_and_depend_on_key_and_index_only") {
   }
   const auto count = static_cast<double>(values.size());
   CHECK(std::equal(again.begin(), again.end(), values.begin()));
+  draw_uniform(42, 2, again.size(), again.data(), 777);
+  CHECK(std::equal(again.begin(), again.end(), values.begin() + 777));
   CHECK(std::fabs(sum / count) < 0.02);
   CHECK(squares / count == doctest::Approx(4.0 / 3).epsilon(0.02));
   CHECK(std::fabs(together / count) < 0.02);
@@ -61,7 +63,8 @@ TEST_CASE("absorbed_queries_meet_latents_as_expanded_keys_do") {
       absorbed(kHeads * kRank);
   draw_uniform(1, 1, latent.size(), latent.data());
   draw_uniform(2, 1, q.size(), q.data());
-  up.expand(latent.data(), padded.data(), k.data(), kWidth + 4);
+  up.expand(latent.data(), padded.data(), 0, 1, k.data(), kWidth + 4);
+  up.expand(latent.data(), padded.data(), 1, kHeads - 1, k.data() + kWidth + 4, kWidth + 4);
   up.absorb(q.data(), kWidth, padded.data(), absorbed.data());
   for (uint32_t h = 0; h < kHeads; ++h) {
     double expanded = 0, direct = 0;
