@@ -98,6 +98,12 @@ class Test:
         said = json.loads(self.command("explain", "--config", config, "--head-size", "64", "--num-q-heads", "4", "--num-kv-heads",
                                        "2", "--dtype", "float32", "--device", "cpu", "--json"))
         want("ACME_ATTN" in json.dumps(said), f"explain does not know ACME_ATTN: {said}")
+        # A refusal names each field once.
+        refused = subprocess.run([os.path.join(self.moved, "bin", "anyattn"), "explain", "--config", config, "--head-size", "64", "--dtype",
+                                  "bfloat16", "--device", "cpu", "--json"], capture_output=True, text=True, check=False, env=self.environment)
+        candidates = json.loads(refused.stdout)["layers"][0]["candidates"]
+        fields = [reason["field"] for one in candidates if one["backend"] == "ACME_ATTN" for reason in one["reasons"]]
+        want(fields == ["q_dtype", "out_dtype", "kv_cache_dtype"], f"the new plugin refuses bfloat16 for {fields}")
         consumer = os.path.join(os.path.dirname(os.path.abspath(__file__)), "consumer")
         self.build(consumer, self.path("consumer"), self.moved)
         print(run(self.path("consumer", "consumer"), config, "ACME_ATTN", env=self.environment), end="")
