@@ -142,6 +142,21 @@ TEST_CASE("a_pipe_that_nobody_writes_to_stops_no_listing") {
     CHECK(contains(list.out, text));
 }
 
+TEST_CASE("a_pipe_is_no_bundle") {
+  TempDir dir;
+  const std::string pipe = dir / "pipe.tar.zst";
+  REQUIRE(::mkfifo(pipe.c_str(), 0644) == 0);
+  for (const char* action : {"verify", "show", "install", "sign"}) {
+    CAPTURE(action);
+    std::vector<std::string> command{"bundle", action, pipe};
+    if (std::string(action) == "sign") command.insert(command.end(), {"--key", dir.write("key", "")});
+    if (std::string(action) == "install") command.insert(command.end(), {"--into", dir / "into"});
+    const Result result = cli(command);
+    CHECK(result.code == 2);
+    CHECK(contains(result.err, pipe + ": it is no folder and no regular file"));
+  }
+}
+
 // As a ConfigMap is mounted: the name that was given is the place that folders are relative to.
 TEST_CASE("a_linked_configuration_searches_beside_the_link") {
   TempDir dir;

@@ -89,8 +89,10 @@ void lay_out(const std::string& subject, const fs::path& folder) {
       throw Failure(kExitFailed, fmt::format("{}: it holds no {}; anyattn bundle build makes a bundle of a plugin's folder",
                                              subject, kManifest));
     copy_files(fs::canonical(subject), folder);
-  } else if (fs::exists(subject, error)) {
+  } else if (fs::is_regular_file(subject, error)) {
     unpack(subject, folder.string());
+  } else if (fs::exists(subject, error)) {
+    throw Failure(kExitUsage, fmt::format("{}: it is no folder and no regular file; name a folder or a .tar.zst", subject));
   } else {
     throw Failure(kExitUsage, fmt::format("{}: there is no such bundle; name a folder or a .tar.zst", subject));
   }
