@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "anyattn/step.h"
 #include "common/changed_config.h"
@@ -110,8 +111,8 @@ void turn_to_absent(ChangedConfig& config, const std::string& architecture) {
 }
 
 // One sentence where no plugin would compile anything.
-void require_compiling_plugin(const WarmOptions& options) {
-  const ordered_json listing = parse(open_runtime(options.common, "").list());
+void require_compiling_plugin(const WarmOptions& options, const Runtime& runtime) {
+  const ordered_json listing = parse(runtime.list());
   for (const ordered_json& backend : listing.at("backends"))
     if (text_of(backend, "plugin") == kCompilingPlugin) return;
   throw Failure(kExitFailed,
@@ -144,8 +145,10 @@ int warm(const WarmOptions& options) {
   if (options.target.device != "auto")
     throw Failure(kExitUsage, fmt::format("--device {} and --arch {} exclude each other: one is here, one is not",
                                           options.target.device, options.architecture));
-  require_compiling_plugin(options);
-  ChangedConfig config(options.common);
+  std::optional<Runtime> own(open_runtime(options.common, ""));
+  require_compiling_plugin(options, *own);
+  ChangedConfig config(options.common, *own);
+  own.reset();
   turn_to_absent(config, options.architecture);
   WarmOptions absent = options;
   absent.common = config.write();

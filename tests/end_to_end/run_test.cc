@@ -159,11 +159,17 @@ TEST_CASE("warm_for_an_absent_architecture_fills_a_cache_once") {
   // A profile of another device and a folder with a blank: the user's other values keep their meaning.
   const std::string config = dir.write(
       "c.yaml", "version: 1\nplugins:\n  search: [" + std::string(ANYATTN_TEST_DIR) +
-                    "/../plugins/portable_cuda]\n  entries:\n    - {id: org.anyattn.portable.cuda, options: {cache: \"" +
-                    kernels + "\", unproven: refuse}}\nprobe: {cache: verdicts}\nlog: {level: error}\n");
+                    "/../plugins/portable_cuda, bad]\n  entries:\n    - {id: org.anyattn.portable.cuda, options: {cache: \"" +
+                    kernels + "\", unproven: refuse}}\nprobe: {cache: verdicts}\n");
+  const std::string bad = dir.write("bad/anyattn_bad.so", "no plugin");
   const std::vector<std::string> command{"warm", "--model", "Llama-3.1-8B", "--arch", "sm_90", "--config", config, "--json"};
-  const json filled = cli(command, {{"LD_LIBRARY_PATH", ANYATTN_NVRTC_DIR}}).json();
+  const Result first_time = cli(command, {{"LD_LIBRARY_PATH", ANYATTN_NVRTC_DIR}});
+  const json filled = first_time.json();
   CAPTURE(filled.dump());
+  // The user's configuration is opened once, and once with the device that is not here.
+  int opened = 0;
+  for (size_t at = 0; (at = first_time.err.find(bad + " failed at inspect", at)) != std::string::npos; ++at) ++opened;
+  CHECK(opened == 2);
   CHECK(filled["ready"] == true);
   CHECK(filled["device"] == "sm_90");
   CHECK(filled["layers"][0]["backend"] == "PORTABLE_ATTN");

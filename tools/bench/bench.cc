@@ -150,7 +150,7 @@ int bench_backend(const BenchOptions& options) {
   BenchOptions own = options;
   std::optional<ChangedConfig> config;
   if (!options.provider.empty()) {
-    config.emplace(options.common);
+    config.emplace(options.common, open_runtime(options.common, ""));
     config->add_plugin(options.provider);
     own.common = config->write();
   }

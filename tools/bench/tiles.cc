@@ -46,7 +46,7 @@ class Tiles {
  private:
   // The runtimes of one plugin: [n] with option `tiles` at n.
   struct Plugin {
-    explicit Plugin(const CommonOptions& common) : config(common) {}
+    Plugin(const CommonOptions& common, const Runtime& own) : config(common, own) {}
     ChangedConfig config;
     std::deque<Runtime> runtimes;
   };
@@ -93,7 +93,7 @@ class Tiles {
   }
 
   const Runtime& runtime_of(const std::string& plugin, size_t number) {
-    Plugin& of = plugins_.try_emplace(plugin, options_.common).first->second;
+    Plugin& of = plugins_.try_emplace(plugin, options_.common, own_).first->second;
     while (of.runtimes.size() <= number) {
       of.config.set_entry(plugin, fmt::format("options.{}", kOption), fmt::format("{}", of.runtimes.size()));
       of.runtimes.push_back(open_runtime(of.config.write(), options_.backend, threads_));

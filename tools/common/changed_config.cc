@@ -83,8 +83,8 @@ void write_block(std::ostream& out, const Values& values, size_t depth) {
 
 }  // namespace
 
-ChangedConfig::ChangedConfig(const CommonOptions& options) : options_(options) {
-  const ordered_json config = parse(open_runtime(options, "").config());
+ChangedConfig::ChangedConfig(const CommonOptions& options, const Runtime& runtime) : options_(options) {
+  const ordered_json config = parse(runtime.config());
   const fs::path folder = fs::path(text_of(config, "file")).parent_path();
   for (const ordered_json& value : config.at("values")) {
     const std::string path = text_of(value, "key");

@@ -7,14 +7,15 @@
 #include <utility>
 #include <vector>
 
+#include "anyattn/runtime.hpp"
 #include "common/options.h"
 
 namespace anyattn::tools {
 
 class ChangedConfig {
  public:
-  // Reads the configuration that `options` name. Throws Failure where it is wrong.
-  explicit ChangedConfig(const CommonOptions& options);
+  // What `runtime` was opened with; write() gives `options` with another file.
+  ChangedConfig(const CommonOptions& options, const Runtime& runtime);
   ~ChangedConfig();
   ChangedConfig(const ChangedConfig&) = delete;
   ChangedConfig& operator=(const ChangedConfig&) = delete;
