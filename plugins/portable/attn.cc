@@ -48,23 +48,15 @@ void PortableAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   StoreArgs to{};
   to.from[0] = rows_of(k);
   to.from[1] = rows_of(v);
-  const PlaneLayout* planes[] = {&layout_.k, &layout_.v};
-  for (int p = 0; p < 2; ++p) {
-    to.heads[p] = static_cast<int32_t>(plan_.num_kv_heads);
-    to.size[p] = static_cast<int32_t>(p == 0 ? plan_.head_size : plan_.head_size_v);
-    to.byte_offset[p] = static_cast<int64_t>(planes[p]->byte_offset);
-    to.token_bytes[p] = planes[p]->token_bytes;
-    to.head_bytes[p] = planes[p]->head_bytes;
-  }
+  to.to[0] = plane_rows(cache, layout_.k);
+  to.to[1] = plane_rows(cache, layout_.v);
   to.scales[0] = call_scale(args.k_scale, "k_scale", plan_);
   to.scales[1] = call_scale(args.v_scale, "v_scale", plan_);
   to.scale_stride = scale_stride(plan_);
-  to.base = static_cast<char*>(cache.base);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.slots = slots.data();
-  to.num_tokens = static_cast<int32_t>(tokens);
-  kernels_.store(to, args.stream);
+  kernels_.store(to, static_cast<int>(tokens), args.stream);
 }
 
 void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args& args) {
@@ -73,7 +65,7 @@ void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args&
   AttendArgs to = common_args(args.softmax_scale, args.scratch, scratch_bytes(host_, plan_.main));
   const auto q = view<3>(args.q, {"q", plan_.dtype, {tokens, plan_.num_q_heads, plan_.head_size}, true});
   check_wide_rows(q, "q");
-  to.q[0] = to.q[1] = rows_of(q);
+  to.q[0] = rows_of(q);
   set_out(to, view<3>(args.out, {"out", plan_.out_dtype, {tokens, plan_.num_q_heads, plan_.head_size_v}, true}));
   set_lse(to, plan_, args.lse, args.lse_base, tokens);
   if (plan_.has(ANYATTN_FEATURE_OUT_SCALE)) to.out_scale = read_per_head(args.out_scale, "out_scale", 1);

@@ -36,21 +36,18 @@ Rows rows_of(const RawView<3>& view) {
 }
 Rows rows_of(const RawView<2>& view) { return {reinterpret_cast<char*>(view.data), view.stride_bytes[0], 0}; }
 
+LseRows rows_of(const LseOut& to) { return {to.data, to.token_stride, to.head_stride, to.factor}; }
+
 AttendArgs common_args(double softmax_scale, const void* scratch, uint64_t needed) {
   check_softmax_scale(softmax_scale);
   check_scratch_block(scratch, needed);
   AttendArgs args{};
   args.softmax_scale = static_cast<float>(softmax_scale);
-  args.lse_factor = 1.f;
   return args;
 }
 
 void set_lse(AttendArgs& args, const Plan& plan, const anyattn_tensor& lse, uint32_t lse_base, int64_t tokens) {
-  const LseOut to = read_lse(plan.has(ANYATTN_FEATURE_LSE), lse, lse_base, tokens, plan.num_q_heads);
-  args.lse = to.data;
-  args.lse_token_stride = to.token_stride;
-  args.lse_head_stride = to.head_stride;
-  args.lse_factor = static_cast<float>(to.factor);
+  args.lse = rows_of(read_lse(plan.has(ANYATTN_FEATURE_LSE), lse, lse_base, tokens, plan.num_q_heads));
 }
 
 void set_out(AttendArgs& args, const RawView<3>& out) {
@@ -84,20 +81,17 @@ void merge_states(const Plan& plan, const Kernels& kernels, const anyattn_merge_
   MergeArgs to{};
   const auto add = [&](uint32_t i, const RawView<3>& part, const TensorView<const float, 2>& lse, double factor) {
     to.part_kind = kind_of(part.dtype);
-    to.states[i] = {rows_of(part), lse.data(), lse.stride(0), lse.stride(1), factor};
+    to.parts[i] = rows_of(part);
+    to.part_lse[i] = {const_cast<float*>(lse.data()), lse.stride(0), lse.stride(1), factor};  // is only read
   };
   const auto [out, lse] = read_merge(args, plan.num_q_heads, kMaxStates, add);
   to.num_states = static_cast<int32_t>(args.num_states);
-  to.num_tokens = static_cast<int32_t>(out.shape[0]);
   to.num_heads = static_cast<int32_t>(plan.num_q_heads);
   to.head_size = static_cast<int32_t>(out.shape[2]);
   to.out = rows_of(out);
   to.out_kind = kind_of(out.dtype);
-  to.lse = lse.data;
-  to.lse_token_stride = lse.token_stride;
-  to.lse_head_stride = lse.head_stride;
-  to.lse_factor = lse.factor;
-  if (out.shape[0] > 0) kernels.merge(to, args.stream);
+  to.lse = rows_of(lse);
+  if (out.shape[0] > 0) kernels.merge(to, static_cast<int>(out.shape[0]), args.stream);
 }
 
 }  // namespace anyattn::portable

@@ -27,15 +27,26 @@ std::string name(const char* function) { return std::string(vendor::kCompilerPre
 std::string words_of(const Config& c) {
   char cap[40];
   std::snprintf(cap, sizeof cap, "%af", static_cast<double>(c.soft_cap));
-  return text(c.kind, ",", c.rows, ",", c.out_kind, ",", c.head_size, ",", c.head_size_v, ",", c.q_split, ",", c.latent, ",",
-              c.group, ",", c.num_kv_heads, ",", c.block_size, ",", c.causality, ",", c.window_left, ",", c.window_right, ",",
-              c.alibi, ",", c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave,
-              ",", c.matrix, ",", cap);
+  return text(c.kind, ",", c.rows, ",", c.out_kind, ",", c.head_size, ",", c.head_size_v, ",", c.latent, ",", c.group, ",",
+              c.num_kv_heads, ",", c.block_size, ",", c.causality, ",", c.window_left, ",", c.window_right, ",", c.alibi, ",",
+              c.sinks, ",", c.mm_prefix, ",", c.invariant, ",", c.cp_world, ",", c.cp_rank, ",", c.cp_interleave, ",", c.matrix,
+              ",", cap);
 }
 std::string words_of(const Tile& t) {  // without slots: one code for devices of every size
   return text(t.rows, ",", t.keys, ",", t.columns, ",", t.warps_m, ",", t.warps_n, ",", t.m_tiles, ",", t.share, ",",
               t.keep_query, ",", t.stages, ",", t.heads, ",", t.tokens, ",", t.head_units, ",", t.min_query, ",", t.max_query,
               ",", 0, ",", t.min_tiles, ",", t.slack, ",", t.cut_tiles, ",", t.groups);
+}
+
+// merge_states reads nothing of a problem: its program is one for all, compiled for this one.
+Specialisation any_problem() {
+  Specialisation spec;
+  Config& cfg = spec.cfg;
+  Tile& tile = spec.lanes[0];
+  cfg.head_size = cfg.head_size_v = cfg.block_size = tile.rows = tile.keys = tile.columns = tile.tokens = 16;
+  cfg.group = cfg.num_kv_heads = cfg.cp_world = cfg.cp_interleave = 1;
+  tile.warps_m = tile.warps_n = tile.m_tiles = tile.stages = tile.heads = tile.head_units = tile.min_tiles = 1;
+  return spec;
 }
 
 std::string compile(const std::string& program, const std::string& architecture) {
@@ -113,13 +124,16 @@ std::vector<Program> programs_of(const Specialisation& spec) {
     if (!spec.cfg.invariant) programs.push_back({lane, Program::kMergeParts});
     programs.push_back({lane, Program::kPlan});
   }
-  if (!spec.direct) programs.push_back({0, Program::kRows});
+  if (spec.direct) return programs;
+  programs.push_back({0, Program::kRows});
+  programs.push_back({0, Program::kMergeStates});
   return programs;
 }
 
-std::string program_text(const Specialisation& spec, const Program& program) {
-  return text("#define AA_MIN_BLOCKS ", spec.min_blocks[program.lane], "\n#define AA_LANE ", program.lane, "\n#define AA_PART ",
-              static_cast<int>(program.part), "\n#define AA_DIRECT ", spec.direct,
+std::string program_text(const Specialisation& of_problem, const Program& program) {
+  const Specialisation spec = program.part == Program::kMergeStates ? any_problem() : of_problem;
+  return text("#define AA_MIN_BLOCKS ", spec.min_blocks[program.lane], "\n#define AA_PART ", static_cast<int>(program.part),
+              "\n#define AA_DIRECT ", spec.direct,
               "\n#include \"types.h\"\n#include \"shared.h\"\n#include \"layout.h\"\nnamespace anyattn::portable {\nconstexpr "
               "Config cfg{",
               words_of(spec.cfg), "};\nconstexpr Tile tile{", words_of(spec.lanes[program.lane]),
@@ -131,8 +145,9 @@ bool can_compile(const Host& host, const anyattn_device_facts& facts) {
   return host.option("compiler", "auto") != "off" && (facts.compiler_version != 0 || compiler_version() != 0);
 }
 
-bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec) {
+bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes) {
   for (const Program& program : programs_of(spec)) {
+    if (program.lane >= lanes) continue;
     const std::string key = key_of(facts, program_text(spec, program));
     if (!cache_of(host).has(key) && !prebuilt().has(key)) return false;
   }
@@ -154,7 +169,8 @@ std::string machine_code(const Host& host, const anyattn_device_facts& facts, co
     if (!compiles || version == compiled_by) return kept.substr(sizeof compiled_by);
   }
   if (!compiles)
-    throw Error(ANYATTN_UNSUPPORTED, "no machine code for this problem, and ",
+    throw Error(ANYATTN_UNSUPPORTED, "no machine code for this problem",
+                program.lane > 0 ? text("'s queries longer than ", spec.lanes[0].max_query) : "", ", and ",
                 compiler() ? "the option compiler is off" : text("no run-time compiler (", compiler().why(), ")"),
                 "; install one, or take the code along in the folder that the option cache names");
   const std::string code = compile(words, vendor::architecture_option(facts));

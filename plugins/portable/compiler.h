@@ -12,7 +12,7 @@ namespace anyattn::portable {
 
 // What is compiled at once: one kernel of a lane, or what all lanes share. Small ones, so that they are compiled side by side.
 struct Program {
-  enum Part : int { kAttend = 0, kMergeParts = 1, kPlan = 2, kRows = 3 };  // AA_PART of entries.inl
+  enum Part : int { kAttend = 0, kMergeParts = 1, kPlan = 2, kRows = 3, kMergeStates = 4 };  // AA_PART of entries.inl
   int lane;
   Part part;
 };
@@ -24,8 +24,9 @@ std::string program_text(const Specialisation& spec, const Program& program);
 // May this machine compile? Not where there is no compiler, or the option compiler is off.
 bool can_compile(const Host& host, const anyattn_device_facts& facts);
 
-// Is there code for every program, in the folder of the option cache or beside the plugin? Looks at names of files only.
-bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec);
+// Is there code for every program of the first `lanes` lanes, in the folder of the option cache or beside the plugin? Looks at names
+// of files only.
+bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes);
 
 // Machine code for the device. Throws UNSUPPORTED with the compiler's log, or where there is no compiler. Threads: any.
 std::string machine_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec,

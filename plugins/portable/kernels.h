@@ -35,8 +35,8 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
 inline int team_of(const Tile& tile) { return std::gcd(tile.slots, tile.head_units); }
 // Is there shared memory for them?
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
-// Can the kernels be had: compiled here, or taken from where code lies?
-void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, Reasons& reasons);
+// Can the kernels of the first `lanes` lanes be had: compiled here, or taken from where code lies?
+void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes, Reasons& reasons);
 // Lanes that queries of at most `longest` rows need: short ones leave the second one out.
 inline int lanes_for(const Specialisation& spec, uint32_t longest) {
   return longest <= static_cast<uint32_t>(spec.lanes[0].max_query) ? 1 : spec.num_lanes;
@@ -61,9 +61,9 @@ class Kernels {
   void attend(int lane, const AttendArgs& args, void* workspace, void* stream) const;
   void merge_parts(int lane, const AttendArgs& args, void* stream) const;
   void direct(int lane, const AttendArgs& args, int programs, void* workspace, void* stream) const;
-  void store(const StoreArgs& args, void* stream) const;
-  void gather(const GatherArgs& args, void* stream) const;
-  void merge(const MergeArgs& args, void* stream) const;
+  void store(const StoreArgs& args, int tokens, void* stream) const;
+  void gather(const GatherArgs& args, int rows, void* stream) const;
+  void merge(const MergeArgs& args, int tokens, void* stream) const;
 
  private:
   struct Impl;

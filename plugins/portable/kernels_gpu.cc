@@ -88,8 +88,8 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
     reasons.add(ANYATTN_REASON_OPTION, "unproven", "refuse", "allow", text(vendor::kUnproven, ": allow it to try"));
 }
 
-void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, Reasons& reasons) {
-  if (can_compile(host, facts) || has_code(host, facts, spec)) return;
+void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes, Reasons& reasons) {
+  if (can_compile(host, facts) || has_code(host, facts, spec, lanes)) return;
   reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", host.option("compiler", "auto") == "off" ? "off" : "none",
               "a run-time compiler, or machine code of just this problem",
               "install one, or name a folder that a warm-up has filled in the option cache");
@@ -154,7 +154,7 @@ bool Kernels::Impl::prepare(int count) {
     if (loads()) load(one.program, code);
   }
   if (!loads()) {
-    if (!has_code(host, facts, spec))
+    if (!has_code(host, facts, spec, spec.num_lanes))
       throw Error(ANYATTN_INVALID_ARGUMENT,
                   "warmup: compile, but the folder of the option cache keeps nothing; name one that can be written");
     return false;
@@ -195,9 +195,10 @@ void Kernels::Impl::load(const Program& program, const std::string& code) {
     find(&of.merge_parts, "portable_merge_parts");
   } else if (program.part == Program::kPlan) {
     find(&of.plan, "portable_plan");
+  } else if (program.part == Program::kMergeStates) {
+    find(&merge, "portable_merge");
   } else {
     find(&store, "portable_store");
-    find(&merge, "portable_merge");
     find(&gather, "portable_gather");
   }
 }
@@ -224,14 +225,14 @@ void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void
   launch(impl_->lanes[lane].attend, programs, 32 * tile.warps_m * tile.warps_n, shared_bytes(impl_->spec.cfg, tile), args,
          stream, "forward_mha");
 }
-void Kernels::store(const StoreArgs& args, void* stream) const {
-  launch(impl_->store, args.num_tokens, kRowThreads, 0, args, stream, "kv_cache_update");
+void Kernels::store(const StoreArgs& args, int tokens, void* stream) const {
+  launch(impl_->store, tokens, kRowThreads, 0, args, stream, "kv_cache_update");
 }
-void Kernels::gather(const GatherArgs& args, void* stream) const {
-  launch(impl_->gather, args.num_rows, kRowThreads, 0, args, stream, "context_gather");
+void Kernels::gather(const GatherArgs& args, int rows, void* stream) const {
+  launch(impl_->gather, rows, kRowThreads, 0, args, stream, "context_gather");
 }
-void Kernels::merge(const MergeArgs& args, void* stream) const {
-  launch(impl_->merge, std::min(args.num_tokens * args.num_heads, 1 << 20), kRowThreads, 0, args, stream, "merge_states");
+void Kernels::merge(const MergeArgs& args, int tokens, void* stream) const {
+  launch(impl_->merge, tokens * args.num_heads, kRowThreads, 0, args, stream, "merge_states");
 }
 
 }  // namespace anyattn::portable

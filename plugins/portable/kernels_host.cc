@@ -44,7 +44,7 @@ void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation&
   tile.min_tiles = 4;  // 256 keys: below, joining costs more than it saves
 }
 
-void check_code(const Host&, const anyattn_device_facts&, const Specialisation&, Reasons&) {}
+void check_code(const Host&, const anyattn_device_facts&, const Specialisation&, int, Reasons&) {}
 
 bool tiles_fit(const anyattn_device_facts&, const Specialisation&) { return true; }
 
@@ -63,7 +63,7 @@ bool Kernels::prepare(int) { return true; }
 void Kernels::widen(int) {}
 
 void Kernels::plan(int lane, const PlanArgs& args, void*) const {
-  Programs(impl_->spec.cfg, impl_->spec.lanes[lane]).plan(args, args.lanes[lane], lane == 0);
+  Programs(impl_->spec.cfg, impl_->spec.lanes[lane]).plan(args);
 }
 
 void Kernels::attend(int lane, const AttendArgs& args, void* workspace, void*) const {
@@ -93,25 +93,26 @@ void Kernels::direct(int lane, const AttendArgs& args, int count, void* workspac
   });
 }
 
-void Kernels::store(const StoreArgs& args, void*) const {
-  impl_->host.parallel_for(static_cast<uint64_t>(args.num_tokens), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+void Kernels::store(const StoreArgs& args, int tokens, void*) const {
+  impl_->host.parallel_for(static_cast<uint64_t>(tokens), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
-    for (uint64_t i = begin; i < end; ++i) programs.store_rows(args, static_cast<int>(i), args.num_tokens);
+    for (uint64_t i = begin; i < end; ++i) programs.store_token(args, static_cast<int>(i));
   });
 }
 
-void Kernels::gather(const GatherArgs& args, void*) const {
-  impl_->host.parallel_for(static_cast<uint64_t>(args.num_rows), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+void Kernels::gather(const GatherArgs& args, int rows, void*) const {
+  impl_->host.parallel_for(static_cast<uint64_t>(rows), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
-    for (uint64_t i = begin; i < end; ++i) programs.gather_rows(args, static_cast<int>(i), args.num_rows);
+    for (uint64_t i = begin; i < end; ++i) programs.gather_row(args, static_cast<int>(i));
   });
 }
 
-void Kernels::merge(const MergeArgs& args, void*) const {
-  const int pairs = args.num_tokens * args.num_heads;
-  impl_->host.parallel_for(static_cast<uint64_t>(pairs), 16, [&](uint64_t begin, uint64_t end, uint32_t) {
+void Kernels::merge(const MergeArgs& args, int tokens, void*) const {
+  const auto heads = static_cast<uint64_t>(args.num_heads);
+  impl_->host.parallel_for(static_cast<uint64_t>(tokens) * heads, 16, [&](uint64_t begin, uint64_t end, uint32_t) {
     Programs programs(impl_->spec.cfg, impl_->spec.lanes[0]);
-    for (uint64_t i = begin; i < end; ++i) programs.merge_rows(args, static_cast<int>(i), pairs);
+    for (uint64_t i = begin; i < end; ++i)
+      programs.merge_row(args, static_cast<int64_t>(i / heads), static_cast<int64_t>(i % heads));
   });
 }
 

@@ -65,22 +65,14 @@ void PortableMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   StoreArgs to{};
   to.from[0] = wide_rows(view<2>(args.kv_c, {"kv_c", plan_.dtype, {tokens, plan_.kv_lora_rank}, true}), "kv_c");
   to.from[1] = wide_rows(view<2>(args.k_pe, {"k_pe", plan_.dtype, {tokens, plan_.rope}, true}), "k_pe");
-  const float* scale = call_scale(args.k_scale, "k_scale", plan_);
-  for (int p = 0; p < 2; ++p) {
-    to.heads[p] = 1;
-    to.size[p] = static_cast<int32_t>(p == 0 ? plan_.kv_lora_rank : plan_.rope);
-    const bool behind = p == 1 && plan_.format->coding != Coding::kRecord;  // a record's parts know their places
-    to.byte_offset[p] = static_cast<int64_t>(layout_.k.byte_offset) +
-                        (behind ? int64_t{plan_.kv_lora_rank} * dtype_bytes(plan_.format->dtype) : 0);
-    to.scales[p] = scale;
-    to.token_bytes[p] = layout_.k.token_bytes;
-  }
-  to.base = static_cast<char*>(cache.base);
+  to.to[0] = to.to[1] = plane_rows(cache, layout_.k);
+  if (plan_.format->coding != Coding::kRecord)  // a record's parts know their places
+    to.to[1].data += int64_t{plan_.kv_lora_rank} * dtype_bytes(plan_.format->dtype);
+  to.scales[0] = to.scales[1] = call_scale(args.k_scale, "k_scale", plan_);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.slots = slots.data();
-  to.num_tokens = static_cast<int32_t>(tokens);
-  kernels_.store(to, args.stream);
+  kernels_.store(to, static_cast<int>(tokens), args.stream);
 }
 
 void PortableMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& args) {
@@ -119,16 +111,12 @@ void PortableMla::context_gather(const Metadata& metadata, const anyattn_context
   to.context_start = chunk.context_start;
   to.to[0] = wide_rows(view<2>(args.kv_c, {"kv_c", plan_.dtype, {rows, plan_.kv_lora_rank}, true}), "kv_c");
   to.to[1] = wide_rows(view<2>(args.k_pe, {"k_pe", plan_.dtype, {rows, plan_.rope}, true}), "k_pe");
-  to.size[0] = static_cast<int32_t>(plan_.kv_lora_rank);
-  to.size[1] = static_cast<int32_t>(plan_.rope);
   to.scale = call_scale(args.k_scale, "k_scale", plan_);
-  to.base = static_cast<char*>(cache.base) + layout_.k.byte_offset;
+  to.from = plane_rows(cache, layout_.k);
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
-  to.token_bytes = layout_.k.token_bytes;
   to.num_blocks = cache.num_blocks;
   to.num_reqs = static_cast<int32_t>(chunk.num_reqs);
-  to.num_rows = static_cast<int32_t>(rows);
-  kernels_.gather(to, args.stream);
+  kernels_.gather(to, static_cast<int>(rows), args.stream);
 }
 
 void PortableMla::forward_mha(const anyattn_mha_args& args) {
@@ -144,7 +132,7 @@ void PortableMla::forward_mha(const anyattn_mha_args& args) {
   check_wide_rows(q, "q");
   check_wide_rows(k, "k");
   if (head_v * dtype_bytes(plan_.dtype) % 16 == 0) check_wide_rows(v, "v");
-  to.q[0] = to.q[1] = rows_of(q);
+  to.q[0] = rows_of(q);
   to.k = rows_of(k);
   to.v = rows_of(v);
   set_out(to, view<3>(args.out, {"out", plan_.out_dtype, {q.shape[0], plan_.num_q_heads, head_v}, true}));

@@ -148,7 +148,6 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   cfg.head_size = static_cast<int>(plan.head_size);
   cfg.head_size_v = static_cast<int>(plan.head_size_v);
   cfg.latent = plan.kv_lora_rank > 0;
-  cfg.q_split = static_cast<int>(cfg.latent ? plan.kv_lora_rank : plan.head_size);
   cfg.group = static_cast<int>(plan.num_q_heads / plan.num_kv_heads);
   cfg.num_kv_heads = static_cast<int>(plan.num_kv_heads);
   cfg.block_size = static_cast<int>(plan.block_size);
@@ -157,7 +156,7 @@ void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan)
   Config& mha = plan.mha.cfg;
   mha = cfg;
   mha.rows = mha.kind;
-  mha.head_size = mha.q_split = static_cast<int>(plan.mha_head_size);
+  mha.head_size = static_cast<int>(plan.mha_head_size);
   mha.head_size_v = static_cast<int>(plan.mha_head_size_v);
   mha.latent = mha.block_size = mha.cp_rank = 0;
   mha.group = mha.cp_world = mha.cp_interleave = 1;
@@ -227,8 +226,9 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
                 text("sizes whose tiles fit into ", facts.shared_memory_per_block, " bytes of shared memory"));
   if (reasons.count() == 0) take_alternative(host, facts, reasons, plan);
   if (reasons.count() != 0) return false;
-  check_code(host, facts, plan.main, reasons);
-  if (plan.mha.direct && reasons.count() == 0) check_code(host, facts, plan.mha, reasons);
+  // Decode alone is held to short queries; limits that reach further must find their lane's code in warmup.
+  check_code(host, facts, plan.main, problem.phase == ANYATTN_PHASE_DECODE ? 1 : plan.main.num_lanes, reasons);
+  if (plan.mha.direct && reasons.count() == 0) check_code(host, facts, plan.mha, plan.mha.num_lanes, reasons);
   return reasons.count() == 0;
 }
 

@@ -66,10 +66,11 @@ void Worklist::update(const anyattn_batch& batch, void* stream) {
                 batch.block_table_stride,
                 static_cast<int32_t>(batch.num_reqs),
                 static_cast<int32_t>(batch.num_tokens)};
-  args.kept = kept_;
-  args.num_lanes = lanes_in_use_;
-  for (int i = 0; i < lanes_in_use_; ++i) args.lanes[i] = lanes_[i];
-  for (int i = 0; i < lanes_in_use_; ++i) kernels_.plan(i, args, stream);
+  for (int i = 0; i < lanes_in_use_; ++i) {
+    args.kept = i == 0 ? kept_ : nullptr;
+    args.lane = lanes_[i];
+    kernels_.plan(i, args, stream);
+  }
   ready_ = true;
 }
 

@@ -29,7 +29,7 @@ Dealt deal(int q_heads, int kv_heads, const std::vector<int32_t>& lens) {
   Specialisation spec;
   Config& cfg = spec.cfg;
   cfg.kind = cfg.rows = cfg.out_kind = kBF16;
-  cfg.head_size = cfg.head_size_v = cfg.q_split = 128;
+  cfg.head_size = cfg.head_size_v = 128;
   cfg.group = q_heads / kv_heads;
   cfg.num_kv_heads = kv_heads;
   cfg.block_size = 16;
@@ -59,7 +59,8 @@ Dealt deal(int q_heads, int kv_heads, const std::vector<int32_t>& lens) {
   args.batch.query_start_loc = starts.data();
   args.batch.seq_lens = lens.data();
   args.batch.num_reqs = args.batch.num_tokens = count;
-  Programs(cfg, tile).plan(args, lane, false);
+  args.lane = lane;
+  Programs(cfg, tile).plan(args);
 
   Dealt dealt;
   dealt.slots = tile.slots;

@@ -16,7 +16,7 @@ MOST_LINES = {"kernels": 945, "formats.inl": 130}
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 KERNELS = ("attend.inl", "plan.inl", "memory.inl", "entries.inl", "shared.h", "formats.inl")
 # Config and Tile in the order of shared.h: head 128, 4 query heads a kv head; tiles as a device with 64 KiB takes them.
-CONFIG = "{kind},{rows},{kind},128,128,128,0,4,8,16,0,-1,-1,0,0,0,0,1,0,1,0,0.0f"
+CONFIG = "{kind},{rows},{kind},128,128,0,4,8,16,0,-1,-1,0,0,0,0,1,0,1,0,0.0f"
 TILE = "16,32,128,1,4,1,0,0,1,4,4,8,0,2147483647,220,1,2,0"
 
 
@@ -46,12 +46,12 @@ def objects(folder, clang):
         for kind, rows in ((0, 0), (2, 2), (2, 5)):
             program = os.path.join(place, f"kind{kind}_{rows}.hip")
             with open(program, "w", encoding="utf-8") as f:
-                f.write("#define AA_MIN_BLOCKS 1\n#define AA_LANE 0\n#define AA_DIRECT 0\n"
+                f.write("#define AA_MIN_BLOCKS 1\n#define AA_DIRECT 0\n"
                         "#include \"types.h\"\n"
                         "#include \"shared.h\"\n#include \"layout.h\"\nnamespace anyattn::portable {\n"
                         f"constexpr Config cfg{{{CONFIG.format(kind=kind, rows=rows)}}};\nconstexpr Tile tile{{{TILE}}};\n"
                         "#include \"vendor.h\"\n#include \"attend.inl\"\n#include \"plan.inl\"\n#include \"memory.inl\"\n"
-                        + "".join(f"#define AA_PART {part}\n#include \"entries.inl\"\n#undef AA_PART\n" for part in range(4)) + "}\n")
+                        + "".join(f"#define AA_PART {part}\n#include \"entries.inl\"\n#undef AA_PART\n" for part in range(5)) + "}\n")
             for target in TARGETS:
                 run = subprocess.run([clang, "-x", "hip", "-std=c++17", "--cuda-device-only", f"--offload-arch={target}",
                                       "-nogpulib", "-nogpuinc", "-O3", "-S", program, "-o", "-"],

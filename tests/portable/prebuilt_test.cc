@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using anyattn::portable::absent_device;
 using anyattn::portable::OpenPlugin;
+using anyattn::portable::problem_of;
 using anyattn::portable::Shape;
 using anyattn::testing::TempDir;
 
@@ -25,15 +26,34 @@ constexpr Shape kBuilt{4, 2, 32, 64, ANYATTN_DTYPE_BFLOAT16}, kOther{4, 4, 32, 6
 // Where the toolkit lies nowhere that the plugin looks: what is open already is found by its name.
 const void* const kCompiler = dlopen(ANYATTN_NVRTC, RTLD_NOW | RTLD_LOCAL);
 
-// A copy of the plugin with a folder `prebuilt` beside it that holds kBuilt for sm_90.
+anyattn_limits limits_of(uint32_t query_len) {
+  return {ANYATTN_LIMITS_SIZE, 4, 4 * query_len, query_len, 4096, 4096 / kBuilt.block_size};
+}
+
+void* const kDriver = dlopen(ANYATTN_COUNTING_DRIVER, RTLD_NOW | RTLD_LOCAL);
+
+// A copy of the plugin with a folder `prebuilt` beside it that holds kBuilt for sm_90; what its decode needs also lies in a folder
+// of its own. A driver that counts what it loads stands in for the device's: nothing runs.
 class Place {
  public:
   Place() {
     fs::copy_file(ANYATTN_PORTABLE_CUDA_PLUGIN, file());
+    OpenPlugin plugin(file(), {{"cache", code().string()}});
+    plugin.with_impl(absent_device("sm_90"), kBuilt, [&](const anyattn_backend& of, anyattn_impl* impl) {
+      const anyattn_limits decode = limits_of(1);
+      uint32_t level = 0;
+      plugin.expect_ok(of.warmup(impl, &decode, nullptr, nullptr, &level, plugin.error()));
+    });
+    fs::copy(code(), decode_code());
+    fs::permissions(decode_code(), fs::perms::owner_all);
+    fs::create_directory(folder_ / "alone");
+    fs::copy_file(file(), alone());
     OpenPlugin(file(), {{"cache", code().string()}, {"warmup", "compile"}}).warm(absent_device("sm_90"), kBuilt);
   }
   std::string file() const { return folder_ / "anyattn_portable_cuda.so"; }
   fs::path code() const { return folder_ / "prebuilt"; }
+  std::string decode_code() const { return folder_ / "decode"; }
+  std::string alone() const { return folder_ / "alone/anyattn_portable_cuda.so"; }  // with nothing beside it
 
  private:
   TempDir folder_;
@@ -49,17 +69,11 @@ std::string warm(OpenPlugin& plugin, const anyattn_device_facts& facts, const Sh
   }
 }
 
-// A driver that counts what it loads stands in for the device's: code comes from disk, nothing runs.
 // warmup loads the lanes that its limits need, metadata of wider ones the rest.
 void check_loaded_lanes(const Place& place) {
-  void* driver = dlopen(ANYATTN_COUNTING_DRIVER, RTLD_NOW | RTLD_LOCAL);
-  REQUIRE(driver != nullptr);
-  const auto loaded = reinterpret_cast<int (*)()>(dlsym(driver, "modules_loaded"));
+  const auto loaded = reinterpret_cast<int (*)()>(dlsym(kDriver, "modules_loaded"));
   REQUIRE(static_cast<bool>(loaded));
   OpenPlugin plugin(place.file(), {{"cache", "off"}, {"compiler", "off"}});
-  const auto limits_of = [](uint32_t query_len) {
-    return anyattn_limits{ANYATTN_LIMITS_SIZE, 4, 4 * query_len, query_len, 4096, 4096 / kBuilt.block_size};
-  };
   plugin.with_impl(absent_device("sm_90"), kBuilt, [&](const anyattn_backend& of, anyattn_impl* impl) {
     const anyattn_limits decode = limits_of(1), chunk = limits_of(512);
     const auto metadata = [&](const anyattn_limits& limits) {
@@ -79,21 +93,42 @@ void check_loaded_lanes(const Place& place) {
     CHECK(loaded() == 0);  // before warmup nothing is
     plugin.expect_ok(of.warmup(impl, &decode, nullptr, nullptr, &level, plugin.error()));
     CHECK(level == ANYATTN_GRAPH_ALWAYS);
-    CHECK(loaded() == 4);  // attend, merge, plan of the first lane, and the rows' programs
+    CHECK(loaded() == 5);  // attend, merge, plan of the first lane; the rows' program; merge_states
     metadata(decode);
-    CHECK(loaded() == 4);
+    CHECK(loaded() == 5);
     metadata(chunk);
-    CHECK(loaded() == 7);
+    CHECK(loaded() == 8);
     plugin.expect_ok(of.warmup(impl, &chunk, nullptr, nullptr, &level, plugin.error()));
-    CHECK(loaded() == 7);
+    CHECK(loaded() == 8);
   });
   CHECK(loaded() == 0);  // given back
+}
+
+// Code of short queries alone is enough for a problem whose phase is decode, as far as the limits reach no further.
+void check_decode_alone(const Place& place) {
+  OpenPlugin plugin(place.alone(), {{"cache", place.decode_code()}, {"compiler", "off"}});
+  const anyattn_device_facts here = absent_device("sm_90");
+  anyattn_problem problem = problem_of(kBuilt);
+  CHECK(plugin.reasons(here, kBuilt.backend(), problem).starts_with("compiler_version=off"));
+  problem.phase = ANYATTN_PHASE_DECODE;
+  CHECK(plugin.reasons(here, kBuilt.backend(), problem) == "");
+  const auto warm = [&](const anyattn_backend& of, anyattn_impl* impl) {
+    const anyattn_limits decode = limits_of(1), chunk = limits_of(512);
+    uint32_t level = 0;
+    CHECK(of.warmup(impl, &decode, nullptr, nullptr, &level, plugin.error()) == ANYATTN_OK);
+    CHECK(level == ANYATTN_GRAPH_ALWAYS);
+    CHECK(of.warmup(impl, &chunk, nullptr, nullptr, &level, plugin.error()) == ANYATTN_UNSUPPORTED);
+    CHECK(std::string(plugin.error_text()).find("no machine code for this problem's queries longer than 8, and ") !=
+          std::string::npos);
+  };
+  plugin.with_impl(here, kBuilt.backend(), problem, warm);
 }
 
 }  // namespace
 
 TEST_CASE("prebuilt_code_is_found_without_a_compiler_only_for_what_was_built_and_loaded_by_lanes") {
   REQUIRE(kCompiler != nullptr);
+  REQUIRE(kDriver != nullptr);
   const Place place;
   OpenPlugin plugin(place.file(), {{"cache", "off"}, {"compiler", "off"}, {"warmup", "compile"}});
   const anyattn_device_facts here = absent_device("sm_90");
@@ -110,6 +145,7 @@ TEST_CASE("prebuilt_code_is_found_without_a_compiler_only_for_what_was_built_and
   CHECK(warm(plugin, here, kOther).find("machine code of just this problem") != std::string::npos);
 
   check_loaded_lanes(place);
+  check_decode_alone(place);
 
   for (const auto& entry : fs::directory_iterator(place.code())) std::ofstream(entry.path(), std::ios::app) << "tail";
   CHECK(warm(plugin, here, kBuilt).find("no machine code for this problem") != std::string::npos);

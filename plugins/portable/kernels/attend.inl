@@ -2,14 +2,12 @@
 // Attention over tiles of keys, the online softmax in between (arXiv:2205.14135; split over keys as in arXiv:2311.01282).
 // The words of a vendor (AA_FN, thread, barrier, tiles, dots, row_max ...) and `cfg`, `tile` come from the file around this one.
 
-// A piece of work: one item's rows, heads of one kv head, columns of v, tiles [tile_begin, tile_end) of its keys.
-struct Unit {
-  int req, first_token, tokens;
-  int key_begin, key_end;   // of the whole item
-  int first_key, last_key;  // of this piece
+// A piece of work: an item's rows, heads of one kv head, columns of v, keys [first_key, last_key).
+struct Unit : Item {
+  int first_key, last_key;
   int kv_head, first_head, heads, column;
-  int first_row;       // of the request in q
-  int first_position;  // of token 0 of the request
+  int first_row;       // of the item in q
+  int first_position;  // of the item
   int keys;            // of the request
   bool causal;
 };
@@ -33,9 +31,15 @@ AA_FN bool is_causal(const BatchView& batch, int req) {
   return cfg.causality == kPerRequest ? batch.causal[req] != 0 : cfg.causality == kCausal;
 }
 
+// Query rows of a request in this step.
+AA_FN int query_len(const BatchView& batch, int req) { return batch.query_start_loc[req + 1] - batch.query_start_loc[req]; }
+
 // Local keys [begin, end) that the row at position p sees; empty: 0, 0. Every mask is one interval, since causality, window
 // and ranges all hold the own position.
-AA_FN void visible(const BatchView& batch, int req, int keys, bool causal, int p, int* begin, int* end) {
+struct Keys {
+  int begin, end;
+};
+AA_FN Keys visible(const BatchView& batch, int req, int keys, bool causal, int p) {
   int first = 0, last = causal ? least(keys, p + 1) : keys;
   if (cfg.window_left >= 0) first = most(0, p - cfg.window_left);
   if (cfg.window_right >= 0 && !causal) last = least(keys, p + cfg.window_right + 1);
@@ -48,8 +52,7 @@ AA_FN void visible(const BatchView& batch, int req, int keys, bool causal, int p
     }
   }
   const bool none = first >= last;
-  *begin = none ? 0 : local_count(first);
-  *end = none ? 0 : local_count(last);
+  return {none ? 0 : local_count(first), none ? 0 : local_count(last)};
 }
 
 // The blocks of this thread's rows of a tile of keys (ragged keys: their first row); -1 outside the piece. Asked for one tile
@@ -61,11 +64,11 @@ AA_FN RowBlocks find_rows(const BatchView& batch, const Unit& u, int first) {
   RowBlocks found;
   AA_UNROLL
   for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads, key = first + row, block_size = most(cfg.block_size, 1);
+    const int row = thread() + n * kThreads, key = first + row;
     found.at[n] = -1;
     if (row >= tile.keys || key >= u.last_key) continue;
     found.at[n] = cfg.block_size == 0 ? batch.key_start_loc[u.req]
-                                      : batch.block_table[(int64_t)u.req * batch.table_stride + key / block_size];
+                                      : batch.block_table[(int64_t)u.req * batch.table_stride + key / most(cfg.block_size, 1)];
   }
   return found;
 }
@@ -73,40 +76,12 @@ AA_FN RowBlocks find_rows(const BatchView& batch, const Unit& u, int first) {
 AA_FN void post_rows(const AttendArgs& a, const Tiles& tiles, int stage, int first, const RowBlocks& found) {
   AA_UNROLL
   for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads, key = first + row, slot = cfg.block_size ? key % most(cfg.block_size, 1) : key;
+    const int row = thread() + n * kThreads, key = first + row;
     if (row >= tile.keys) continue;
-    const bool known = cfg.block_size ? (uint64_t)(int64_t)found.at[n] < a.num_blocks : found.at[n] >= 0;
-    const int64_t rows = cfg.block_size ? slot : (int64_t)found.at[n] + slot, block = cfg.block_size ? found.at[n] : 0;
-    tiles.offsets(stage)[2 * row] = known ? block * a.block_bytes + rows * a.k.token_bytes : -1;
-    tiles.offsets(stage)[2 * row + 1] = known ? block * a.block_bytes + rows * a.v.token_bytes : -1;
-  }
-}
-
-// Lanes that are a power of two share a row, each taking every so many pieces of it: no division, and few addresses.
-AA_FN void load_keys(const AttendArgs& a, const Unit& u, const Tiles& tiles, int stage) {
-  if (kFlat) return tiles.fill_flat(stage, a.k, a.v, u.kv_head);
-  const char* k = a.k.data + (int64_t)u.kv_head * a.k.head_bytes;
-  int64_t at = -1;
-  AA_UNROLL_COPIES
-  for (int n = 0; n < (tile.keys + kRowsK - 1) / kRowsK * kPerLaneK; ++n) {
-    const int row = thread() / kLanesK + n / kPerLaneK * kRowsK, piece = thread() % kLanesK + n % kPerLaneK * kLanesK;
-    if (tile.keys % kRowsK != 0 && row >= tile.keys) break;
-    if (n % kPerLaneK == 0) at = tiles.offsets(stage)[2 * row];
-    tiles.fill_k(stage, row, piece, k, at);
-  }
-  const char* v = a.v.data + (int64_t)u.kv_head * a.v.head_bytes;
-  AA_UNROLL
-  for (int n = 0; kScaleBytes > 0 && n < kLookups; ++n) {
-    const int row = thread() + n * kThreads;
-    if (row < tile.keys) tiles.fill_scales(stage, row, k, v, tiles.offsets(stage)[2 * row], tiles.offsets(stage)[2 * row + 1]);
-  }
-  if (cfg.latent) return;
-  AA_UNROLL_COPIES
-  for (int n = 0; n < (tile.keys + kRowsV - 1) / kRowsV * kPerLaneV; ++n) {
-    const int row = thread() / kLanesV + n / kPerLaneV * kRowsV, piece = thread() % kLanesV + n % kPerLaneV * kLanesV;
-    if (tile.keys % kRowsV != 0 && row >= tile.keys) break;
-    if (n % kPerLaneV == 0) at = tiles.offsets(stage)[2 * row + 1];
-    tiles.fill_v(stage, row, piece, u.column, v, at);
+    const bool paged = cfg.block_size > 0, known = paged ? (uint64_t)(int64_t)found.at[n] < a.num_blocks : found.at[n] >= 0;
+    const int64_t block = paged ? found.at[n] : 0, token = paged ? key % most(cfg.block_size, 1) : (int64_t)found.at[n] + key;
+    tiles.offsets(stage)[2 * row] = known ? block * a.block_bytes + token * a.k.token_bytes : -1;
+    tiles.offsets(stage)[2 * row + 1] = known ? block * a.block_bytes + token * a.v.token_bytes : -1;
   }
 }
 
@@ -118,11 +93,9 @@ AA_FN void load_query(const AttendArgs& a, const Unit& u, const Tiles& tiles) {
     const int token = row / tile.heads, head = row % tile.heads;
     const int element = chunk * kChunk;
     const bool inside = token < u.tokens && head < u.heads && element < cfg.head_size;
-    const Rows& part = a.q[element >= cfg.q_split];
-    const int64_t offset = (int64_t)(u.first_row + u.first_token + token) * part.token_bytes +
-                           (int64_t)(u.first_head + head) * part.head_bytes +
-                           (int64_t)(element >= cfg.q_split ? element - cfg.q_split : element) * kElementBytes;
-    tiles.fill_q(row, chunk, part.data, inside ? offset : -1);
+    const bool second = cfg.latent && element >= cfg.head_size_v;
+    const char* from = a.q[second].at(u.first_row + token, u.first_head + head);
+    tiles.fill_q(row, chunk, from + (element - second * cfg.head_size_v) * kElementBytes, inside);
   }
 }
 
@@ -145,48 +118,82 @@ AA_FN float biased(float s, float scale, float slope, int key, int p) {
   return s * kLog2e;
 }
 
+// What the rows of a lane see.
+struct Sight {
+  Keys keys[kSeenRows], all;  // all: that every row sees
+  int position[kSeenRows];
+  float slope[kSeenRows];
+};
+AA_FN Sight sight_of(const AttendArgs& a, const BatchView& batch, const Unit& u) {
+  Sight sight;
+  sight.all = {0, kForever};
+  AA_UNROLL
+  for (int i = 0; i < kSeenRows; ++i) {
+    const int row = seen_row_of(i), token = row / tile.heads, head = row % tile.heads;
+    const bool used = token < u.tokens && head < u.heads;
+    sight.position[i] = u.first_position + token;
+    sight.keys[i] = {0, kForever};  // rows past the unit's see zeros and are not written
+    if (used) sight.keys[i] = visible(batch, u.req, u.keys, u.causal, sight.position[i]);
+    sight.all = {most(sight.all.begin, sight.keys[i].begin), least(sight.all.end, sight.keys[i].end)};
+    sight.slope[i] = used && cfg.alibi != kAlibiNone ? a.slopes[u.first_head + head] : 0;
+  }
+  return sight;
+}
+
 // Running state of the rows that a lane holds. `maximum` is one that was: it is taken up only where scores have outgrown it by
 // 2^kSlack, so that accumulators are scaled now and then; their sums have the room.
 constexpr static float kSlack = 8;
 struct State {
   Accumulator o;
   QueryOperands q;
-  float maximum[kSeenRows], sum[kSeenRows];
+  float maximum[kSeenRows], sum[kSeenRows], shrink[kSeenRows];
 };
 
-AA_FN void shrink_values(const Tiles& tiles, const float (&shrink)[kSeenRows], Accumulator& o) {
+// The step of the online softmax: scores become probabilities; the state's maximum and sum follow, its output is to shrink.
+AA_FN void take_scores(SeenScores& s, float factor, State& state) {
+  AA_UNROLL
+  for (int i = 0; i < kSeenRows; ++i) {
+    float top = state.maximum[i];
+    AA_UNROLL
+    for (int j = 0; j < kLaneSeen; ++j) top = larger(top, s.at[i][j]);
+    top = row_max(top);
+    if (top * factor <= state.maximum[i] * factor + kSlack) top = state.maximum[i];
+    const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
+    state.shrink[i] = exp2_of(state.maximum[i] * factor - base);
+    float sum = 0;
+    AA_UNROLL
+    for (int j = 0; j < kLaneSeen; ++j) {
+      s.at[i][j] = exp2_of(s.at[i][j] * factor - (base - kLift));
+      sum += s.at[i][j];
+    }
+    state.maximum[i] = top;
+    state.sum[i] = state.sum[i] * state.shrink[i] + sum;
+  }
+}
+
+AA_FN void shrink_values(const Tiles& tiles, State& state) {
   float by[kLaneRows];
   bool stands = true;  // most tiles
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
-    by[i] = shrink_of(tiles, shrink, i);
+    by[i] = shrink_of(tiles, state.shrink, i);
     stands = stands && by[i] == 1;
   }
   AA_UNROLL
   for (int i = 0; !stands && i < kLaneRows; ++i) AA_UNROLL
-  for (int c = 0; c < lane_sums(); ++c) o.at[i][c] *= by[i];
+  for (int c = 0; c < lane_sums(); ++c) state.o.at[i][c] *= by[i];
 }
 
+// O = softmax(Q K^T) V over the unit's keys, a tile a step. Where products are late (kLate), P V of a tile is made while the next
+// one's scores are.
 AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles, State& state) {
   const float scale = a.softmax_scale * kScoreFactor * call_scale(a.k_scales, a.scale_stride, u.kv_head);
   const float factor = plain_scores() ? scale * kLog2e : 1;
-  int begin[kSeenRows], end[kSeenRows], position[kSeenRows];
-  float slope[kSeenRows], shrink[kSeenRows];
-  int all_begin = 0, all_end = kForever;  // keys that every row of this lane sees
+  const Sight sight = sight_of(a, batch, u);
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) {
-    const int row = seen_row_of(i), token = row / tile.heads, head = row % tile.heads;
-    const bool used = token < u.tokens && head < u.heads;
-    begin[i] = 0;
-    end[i] = kForever;  // rows past the unit's see zeros and are not written
-    slope[i] = 0;
-    position[i] = u.first_position + u.first_token + token;
-    if (used) visible(batch, u.req, u.keys, u.causal, position[i], &begin[i], &end[i]);
-    if (used && cfg.alibi != kAlibiNone) slope[i] = a.slopes[u.first_head + head];
-    all_begin = most(all_begin, begin[i]);
-    all_end = least(all_end, end[i]);
     state.maximum[i] = -kInfinity;
-    shrink[i] = 1;
+    state.shrink[i] = 1;
   }
   const int steps = (u.last_key - u.first_key + tile.keys - 1) / tile.keys;
   for (int s = 0; s <= kAhead; ++s) {
@@ -195,64 +202,44 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
   }
   barrier();
   for (int s = 0; s < kAhead; ++s) {
-    if (s < steps) load_keys(a, u, tiles, s);
+    if (s < steps) tiles.load_keys(s, a.k, a.v, u.kv_head, u.column);
     commit_loads();
   }
   prepare_query(tiles);
   SeenScores s;
   for (int step = 0; step < steps; ++step) {
-    const int first = u.first_key + step * tile.keys, next = step + kAhead;
+    const int first = u.first_key + step * tile.keys, next = step + kAhead, first_ahead = u.first_key + (next + 1) * tile.keys;
     if (tile.stages > 1) {
       wait_loads(kPending);
       barrier();
     }
-    if (next < steps) load_keys(a, u, tiles, next % tile.stages);
+    if (next < steps) tiles.load_keys(next % tile.stages, a.k, a.v, u.kv_head, u.column);
     commit_loads();
     if (tile.stages == 1) {
       wait_loads(0);
       barrier();
     }
-    const int first_ahead = u.first_key + (next + 1) * tile.keys;
     const RowBlocks ahead = find_rows(batch, u, first_ahead);
     if (step == 0) keep_query(tiles, state.q);
     Scores own;
     const bool adds = kLate && (kLateAlways || step > 0);
-    if (adds) shrink_values(tiles, shrink, state.o);
+    if (adds) shrink_values(tiles, state);
     dot_qk(tiles, step % tile.stages, state.q, own);
     if (adds) dot_pv(tiles, most(step - 1, 0) % tile.stages, u.column, s, state.o);
     share_scores(tiles, own, s);
-    const bool masked = first < all_begin || first + tile.keys > all_end;
+    const bool masked = first < sight.all.begin || first + tile.keys > sight.all.end;
     AA_UNROLL
-    for (int i = 0; i < kSeenRows; ++i) {
-      AA_UNROLL
-      for (int j = 0; j < kLaneSeen; ++j) {
-        const int key = first + seen_key_of(j);
-        s.at[i][j] = biased(s.at[i][j], scale, slope[i], key, position[i]);
-        if (masked && (key < begin[i] || key >= end[i])) s.at[i][j] = -kInfinity;
-      }
+    for (int i = 0; i < kSeenRows; ++i) AA_UNROLL
+    for (int j = 0; j < kLaneSeen; ++j) {
+      const int key = first + seen_key_of(j);
+      s.at[i][j] = biased(s.at[i][j], scale, sight.slope[i], key, sight.position[i]);
+      if (masked && (key < sight.keys[i].begin || key >= sight.keys[i].end)) s.at[i][j] = -kInfinity;
     }
-    AA_UNROLL
-    for (int i = 0; i < kSeenRows; ++i) {
-      float top = state.maximum[i];
-      AA_UNROLL
-      for (int j = 0; j < kLaneSeen; ++j) top = larger(top, s.at[i][j]);
-      top = row_max(top);
-      if (top * factor <= state.maximum[i] * factor + kSlack) top = state.maximum[i];
-      const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
-      shrink[i] = exp2_of(state.maximum[i] * factor - base);
-      float sum = 0;
-      AA_UNROLL
-      for (int j = 0; j < kLaneSeen; ++j) {
-        s.at[i][j] = exp2_of(s.at[i][j] * factor - (base - kLift));
-        sum += s.at[i][j];
-      }
-      state.maximum[i] = top;
-      state.sum[i] = state.sum[i] * shrink[i] + sum;
-    }
-    if (kLate) share_weights(tiles, s, shrink, state.o);
+    take_scores(s, factor, state);
+    if (kLate) share_weights(tiles, s, state.shrink, state.o);
     hide_values(tiles, step % tile.stages, u.key_begin - first, u.last_key - first);
     if (!kLate) {
-      shrink_values(tiles, shrink, state.o);
+      shrink_values(tiles, state);
       dot_pv(tiles, step % tile.stages, u.column, s, state.o);
     }
     if (tile.stages == 1) barrier();
@@ -262,7 +249,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
   wait_loads(0);
   if (kLate && steps > 0) {
     barrier();
-    shrink_values(tiles, shrink, state.o);
+    shrink_values(tiles, state);
     dot_pv(tiles, (steps - 1) % tile.stages, u.column, s, state.o);
   }
   AA_UNROLL
@@ -295,31 +282,33 @@ AA_FN RowEnd end_row(const AttendArgs& a, int head, float maximum, float sum) {
 }
 
 AA_FN void write_lse(const AttendArgs& a, int64_t row, int head, float lse) {
-  if (a.lse) a.lse[row * a.lse_token_stride + head * a.lse_head_stride] = lse * a.lse_factor;
+  if (a.lse.data) *a.lse.at(row, head) = lse * (float)a.lse.factor;
 }
+
+// A row of a piece among the parts: maximum, sum, and from the fifth float on its columns.
+AA_FN float* part_row(float* parts, int64_t row) { return parts + row * (tile.columns + 4); }
 
 // A lane's rows as they stand, where its warp has seen all keys of the piece.
 AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
-    const int r = row_of(i), token = r / tile.heads, head = r % tile.heads;
-    if (token >= u.tokens || head >= u.heads) continue;
+    const int r = row_of(i), token = r / tile.heads, head = u.first_head + r % tile.heads;
+    if (token >= u.tokens || r % tile.heads >= u.heads) continue;
     const auto [maximum, sum] = end_of(tiles, state.maximum, state.sum, i);
+    const auto& o = state.o.at[i];
     if (part) {
-      float* row = part + (int64_t)r * (tile.columns + 4);
+      float* row = part_row(part, r);
       AA_UNROLL
-      for (int c = 0; c < lane_columns(); c += 2)
-        store_two(row + 4 + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
+      for (int c = 0; c < lane_columns(); c += 2) store_two(row + 4 + column_of(c), o[slot_of(c)], o[slot_of(c + 1)]);
       if (first_lane_of_row()) store_two(row, maximum, sum);
       continue;
     }
-    const int64_t row = u.first_row + u.first_token + token;
-    const RowEnd end = end_row(a, u.first_head + head, maximum, sum);
+    const RowEnd end = end_row(a, head, maximum, sum);
     AA_UNROLL
     for (int c = 0; c < lane_columns(); c += 2)
-      store_pair(a.out, row, u.first_head + head, u.column + column_of(c), state.o.at[i][slot_of(c)] * end.scale,
-                 state.o.at[i][slot_of(c + 1)] * end.scale);
-    if (first_lane_of_row() && u.column == 0) write_lse(a, row, u.first_head + head, end.lse);
+      store_pair(a.out, u.first_row + token, head, u.column + column_of(c), o[slot_of(c)] * end.scale,
+                 o[slot_of(c + 1)] * end.scale);
+    if (first_lane_of_row() && u.column == 0) write_lse(a, u.first_row + token, head, end.lse);
   }
 }
 
@@ -327,17 +316,17 @@ AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, c
 struct Joined {
   float maximum, sum, value[4];
 };
-AA_FN void join(Joined& all, float maximum, float sum, const float (&value)[4]) {
-  const float before = all.maximum;
-  all.maximum = larger(before, maximum);
-  const float shrink = before == -kInfinity ? 0 : exp2_of(before - all.maximum);
-  const float weight = maximum == -kInfinity ? 0 : exp2_of(maximum - all.maximum);
-  all.sum = all.sum * shrink + (weight == 0 ? 0 : weight * sum);
-  for (int e = 0; e < 4; ++e) all.value[e] = all.value[e] * shrink + (weight == 0 ? 0 : weight * value[e]);
+AA_FN void join(Joined& all, const Joined& one) {
+  const float top = larger(all.maximum, one.maximum);
+  const float shrink = all.maximum == -kInfinity ? 0 : exp2_of(all.maximum - top);
+  const float weight = one.maximum == -kInfinity ? 0 : exp2_of(one.maximum - top);
+  all.maximum = top;
+  all.sum = all.sum * shrink + (weight == 0 ? 0 : weight * one.sum);
+  for (int e = 0; e < 4; ++e) all.value[e] = all.value[e] * shrink + (weight == 0 ? 0 : weight * one.value[e]);
 }
 
 AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, const Joined& all) {
-  const int64_t row = u.first_row + u.first_token + r / tile.heads;
+  const int64_t row = u.first_row + r / tile.heads;
   const int head = u.first_head + r % tile.heads;
   const RowEnd end = end_row(a, head, all.maximum, all.sum);
   store_quad(a.out, row, head, u.column + column, all.value, end.scale);
@@ -363,18 +352,19 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
   for (int i = thread(); i < rows * quads; i += kThreads) {
     const int r = i / quads, c = i % quads * 4;
     if (r % tile.heads >= u.heads) continue;
-    Joined all = {-kInfinity, 0, {0, 0, 0, 0}};
+    Joined all = {-kInfinity, 0, {}};
     AA_UNROLL
     for (int n = 0; n < tile.warps_n; ++n) {
-      float value[4];
-      load_four(staged + (n * tile.rows + r) * pitch + c, value);
-      join(all, tiles.maximum()[n * tile.rows + r], tiles.sum()[n * tile.rows + r], value);
+      const int at = n * tile.rows + r;
+      Joined one = {tiles.maximum()[at], tiles.sum()[at], {}};
+      load_four(staged + at * pitch + c, one.value);
+      join(all, one);
     }
     if (!part) {
       write_row(a, u, r, c, all);
       continue;
     }
-    float* row = part + (int64_t)r * (tile.columns + 4);
+    float* row = part_row(part, r);
     if (c == 0) store_two(row, all.maximum, all.sum);
     store_two(row + 4 + c, all.value[0], all.value[1]);
     store_two(row + 6 + c, all.value[2], all.value[3]);
@@ -391,31 +381,28 @@ AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const 
 // Where an item's tiles begin: flat rows are copied by eights.
 AA_FN int first_tile_of(const Item& item) { return kFlat ? item.key_begin - item.key_begin % 8 : item.key_begin; }
 
-AA_FN Unit unit_of(const BatchView& batch, const Item& item, int keys, int head_unit, int tile_begin, int tile_end) {
-  Unit u;
+// Its rows, heads and columns; not yet its keys.
+AA_FN Unit unit_of(const BatchView& batch, const Item& item, int head_unit) {
   const int columns = (cfg.head_size_v + tile.columns - 1) / tile.columns, pieces = (cfg.group + tile.heads - 1) / tile.heads;
-  const int head = head_unit / columns;
-  u.req = item.req;
-  u.first_token = item.first_token;
-  u.tokens = item.tokens;
-  u.key_begin = item.key_begin;
-  u.key_end = item.key_end;
-  u.first_key = first_tile_of(item) + tile_begin * tile.keys;
-  u.last_key = least(item.key_end, first_tile_of(item) + tile_end * tile.keys);
+  const int head = head_unit / columns, first = head % pieces * tile.heads;
+  Unit u = {};
+  static_cast<Item&>(u) = item;
   u.kv_head = head / pieces;
-  u.first_head = u.kv_head * cfg.group + head % pieces * tile.heads;
-  u.heads = least(tile.heads, cfg.group - head % pieces * tile.heads);
+  u.first_head = u.kv_head * cfg.group + first;
+  u.heads = least(tile.heads, cfg.group - first);
   u.column = head_unit % columns * tile.columns;
-  u.first_row = batch.query_start_loc[item.req];
-  u.keys = keys;
-  u.causal = false;
-  u.first_position = u.keys - (batch.query_start_loc[item.req + 1] - u.first_row);
+  u.first_row = batch.query_start_loc[item.req] + item.first_token;
   return u;
 }
 
+// Tiles [from, to) of an item's keys. The result goes to `part`; null: it is the row's.
 AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int keys, bool causal,
                        int head_unit, int from, int to, float* part) {
-  Unit u = unit_of(batch, item, keys, head_unit, from, to);
+  Unit u = unit_of(batch, item, head_unit);
+  u.first_key = first_tile_of(item) + from * tile.keys;
+  u.last_key = least(item.key_end, first_tile_of(item) + to * tile.keys);
+  u.first_position = keys - query_len(batch, item.req) + item.first_token;
+  u.keys = keys;
   u.causal = causal;
   load_query(a, u, tiles);
   State state = {};
@@ -446,6 +433,12 @@ AA_FN int64_t dealt(const Lane& lane, int team, int round) {
 AA_FN bool is_before(const Place& a, const Place& b) {
   return a.item != b.item ? a.item < b.item : a.head != b.head ? a.head < b.head : a.tile < b.tile;
 }
+AA_FN void next_unit(Place& place, int heads) {
+  place.tile = 0;
+  if (++place.head < heads) return;
+  place.head = 0;
+  ++place.item;
+}
 
 // A program of a fixed launch: its head of its team's share of the list, whatever the lengths of this replay are.
 AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
@@ -455,27 +448,21 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
   Place at = a.lane.places[team];
   const Place end = a.lane.places[team + 1];
   const bool dealing = at.tile == kWhole;
-  int round = 0;
   bool more = dealing ? dealt(a.lane, team, 0) < at.last : is_before(at, end);
-  while (more) {
+  for (int round = 0; more; ++round) {
     const Item item = round == 0 ? at.first : a.lane.items[at.item];
     int from = 0, to = item.tiles, head = at.head;
     float* part = nullptr;
     if (dealing) {
       head = (int)(dealt(a.lane, team, round) % heads);
-      const int64_t next = dealt(a.lane, team, ++round);
+      const int64_t next = dealt(a.lane, team, round + 1);
       more = next < at.last;
       if (more) at.item = a.lane.order[next / heads];
     } else {
-      ++round;
       from = at.tile;
       if (at.item == end.item && at.head == end.head) to = end.tile;
-      if (from > 0 || to < item.tiles) part = a.parts + (int64_t)(2 * program + (from == 0)) * tile.rows * (tile.columns + 4);
-      at.tile = 0;
-      if (++at.head == heads) {
-        at.head = 0;
-        ++at.item;
-      }
+      if (from > 0 || to < item.tiles) part = part_row(a.parts, (int64_t)(2 * program + (from == 0)) * tile.rows);
+      next_unit(at, heads);
       more = is_before(at, end);
     }
     attend_unit(a, batch, tiles, item, batch.seq_lens[item.req], is_causal(batch, item.req),
@@ -490,8 +477,7 @@ AA_FN void attend_direct(const AttendArgs& a, const Tiles& tiles, int program) {
   if (program == a.blocks_per_req * batch.num_reqs * tile.head_units) return clear_rows(a, batch, 0, 1);
   const int head_unit = program % tile.head_units, block = program / tile.head_units % a.blocks_per_req;
   const int req = program / tile.head_units / a.blocks_per_req;
-  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
-  const int keys = batch.key_start_loc[req + 1] - batch.key_start_loc[req];
+  const int rows = query_len(batch, req), keys = batch.key_start_loc[req + 1] - batch.key_start_loc[req];
   Item item;
   item.req = req;
   item.first_token = block * tile.tokens;
@@ -510,38 +496,36 @@ AA_FN void merge_parts(const AttendArgs& a, int program, int share, int shares) 
   if (place.tile <= 0) return program + share == 0 ? wait_for_previous() : void();
   const BatchView batch = *a.kept;
   const int member = program % a.lane.team, team = program / a.lane.team;
-  const Unit u = unit_of(batch, place.first, 0, place.head * a.lane.team + member, 0, 0);
+  const Unit u = unit_of(batch, place.first, place.head * a.lane.team + member);
   const int quads = tile.columns / 4, work = least(u.tokens * tile.heads, tile.rows) * quads;
   const int count = place.last - place.begun + 1, blocks = (count - 1) * shares;
   int groups = 1;  // of threads, that take every so many pieces: as many as leave one round of work
   while (2 * groups <= count && 8 * groups <= kMergeThreads && blocks * kMergeThreads >= 2 * groups * work) groups *= 2;
   const int lanes = kMergeThreads / groups, group = thread() / lanes;
-  AA_SHARED float ends[kMergeThreads][2], values[kMergeThreads][4];
+  AA_SHARED Joined shared[kMergeThreads];
   wait_for_previous();
   for (int first = ((team - place.begun - 1) * shares + share) * lanes; first < work; first += blocks * lanes) {
     const int i = first + thread() % lanes, r = i / quads, c = i % quads * 4;
     const int pieces = i < work && r % tile.heads < u.heads ? count : 0;
-    Joined all = {-kInfinity, 0, {0, 0, 0, 0}};
+    Joined all = {-kInfinity, 0, {}};
     AA_UNROLL_FOUR
     for (int p = group; p < pieces; p += groups) {  // the first piece stands in its program's second place
       const int64_t at = 2 * ((place.begun + p) * a.lane.team + member) + (p == 0);
-      const float* part = a.parts + (at * tile.rows + r) * (tile.columns + 4);
-      float value[4];
-      load_four(part + 4 + c, value);
-      join(all, part[0], part[1], value);
+      const float* part = part_row(a.parts, at * tile.rows + r);
+      Joined one = {part[0], part[1], {}};
+      load_four(part + 4 + c, one.value);
+      join(all, one);
     }
     if (groups > 1) {  // within a row of 32 threads, then over those
       for (int mask = lanes; mask < 32; mask *= 2) {
-        float other[4];
-        for (int e = 0; e < 4; ++e) other[e] = from_lane_xor(all.value[e], mask);
-        join(all, from_lane_xor(all.maximum, mask), from_lane_xor(all.sum, mask), other);
+        Joined other = {from_lane_xor(all.maximum, mask), from_lane_xor(all.sum, mask), {}};
+        for (int e = 0; e < 4; ++e) other.value[e] = from_lane_xor(all.value[e], mask);
+        join(all, other);
       }
-      store_two(ends[thread()], all.maximum, all.sum);
-      for (int e = 0; e < 4; ++e) values[thread()][e] = all.value[e];
+      shared[thread()] = all;
       barrier();
       const int stride = most(lanes, 32);
-      for (int t = thread() + stride; group == 0 && t < kMergeThreads; t += stride)
-        join(all, ends[t][0], ends[t][1], values[t]);
+      for (int t = thread() + stride; group == 0 && t < kMergeThreads; t += stride) join(all, shared[t]);
       barrier();
     }
     if (pieces > 0 && group == 0) write_row(a, u, r, c, all);

@@ -12,11 +12,14 @@ extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendAr
   merge_parts(a, AA_PROGRAM / kMergeShares, AA_PROGRAM % kMergeShares, kMergeShares);
 }
 #elif AA_PART == 2
-extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a, a.lanes[AA_LANE], AA_LANE == 0); }
-#else
-extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_rows(a, AA_PROGRAM, AA_PROGRAMS); }
-extern "C" __global__ void portable_merge(const __grid_constant__ MergeArgs a) { merge_rows(a, AA_PROGRAM, AA_PROGRAMS); }
+extern "C" __global__ void portable_plan(const __grid_constant__ PlanArgs a) { plan(a); }
+#elif AA_PART == 3
+extern "C" __global__ void portable_store(const __grid_constant__ StoreArgs a) { store_token(a, AA_PROGRAM); }
 extern "C" __global__ void portable_gather(const __grid_constant__ GatherArgs a) {
-  if (cfg.latent) gather_rows(a, AA_PROGRAM, AA_PROGRAMS);
+  if (cfg.latent) gather_row(a, AA_PROGRAM);
+}
+#else
+extern "C" __global__ void portable_merge(const __grid_constant__ MergeArgs a) {
+  merge_row(a, AA_PROGRAM / a.num_heads, AA_PROGRAM % a.num_heads);
 }
 #endif

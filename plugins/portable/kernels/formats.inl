@@ -74,14 +74,17 @@ AA_FN int whole(float x, int least_code, int most_code) {
   return code<(float)least_code ? least_code : code>(float) most_code ? most_code : (int)code;
 }
 
+// Infinite where x is NaN.
+AA_FN float magnitude_of(float x) {
+  const unsigned magnitude = bits_of(x) & 0x7fffffffu;
+  return magnitude < 0x7f800000u ? float_of_bits(magnitude) : kInfinity;
+}
+
 // Eight-bit codes with a scale of their own.
 AA_FN void encode_scaled(char* to, char* scale_at, const char* from, int first, int size, float least_scale) {
   const bool integers = cfg.rows == kRowsInt8Scaled;
   float top = 0;
-  for (int e = row_lane(); e < size; e += kRowLanes) {
-    const unsigned magnitude = bits_of(load_any(cfg.kind, from, first + e)) & 0x7fffffffu;
-    top = larger(top, magnitude < 0x7f800000u ? float_of_bits(magnitude) : kInfinity);
-  }
+  for (int e = row_lane(); e < size; e += kRowLanes) top = larger(top, magnitude_of(load_any(cfg.kind, from, first + e)));
   top = largest_of_group(top);
   const bool finite = top < kInfinity;
   const float scale = larger(top / (integers ? 127.f : 448.f), least_scale);
@@ -94,7 +97,7 @@ AA_FN void encode_scaled(char* to, char* scale_at, const char* from, int first, 
 
 AA_FN void encode_int4(char* to, const char* from, int size) {
   constexpr int kCount = kMaxRotated / kRowLanes;
-  float y[kCount], low = kInfinity, high = -kInfinity, strange = 0;
+  float y[kCount], low = kInfinity, high = -kInfinity, top = 0;
   for (int i = 0; i < kCount; ++i) {
     const int e = i * kRowLanes + row_lane();
     y[i] = e < size ? signed_by_rotation(load_any(cfg.kind, from, e), e) : 0;
@@ -104,11 +107,11 @@ AA_FN void encode_int4(char* to, const char* from, int size) {
     if (i * kRowLanes + row_lane() >= size) continue;
     low = y[i] < low ? y[i] : low;
     high = larger(high, y[i]);
-    if ((bits_of(y[i]) & 0x7fffffffu) >= 0x7f800000u) strange = 1;
+    top = larger(top, magnitude_of(y[i]));
   }
   low = -largest_of_group(-low);
   high = largest_of_group(high);
-  const bool finite = largest_of_group(strange) == 0;
+  const bool finite = largest_of_group(top) < kInfinity;
   const float scale = larger((high - low) / 15.f, 1e-6f);
   const int zero = finite ? whole(-low / scale, 0, 15) : 0;
   for (int i = 0; i < kCount; ++i) y[i] = finite ? (float)whole(y[i] / scale + (float)zero, 0, 15) : 0;
@@ -130,4 +133,12 @@ AA_FN void encode_row(char* to, const char* from, int size, float scale) {
     else
       to[e] = (char)float8_of(x, cfg.rows == kRowsE5M2);
   }
+}
+
+// The latent part of a record, or its rope part.
+AA_FN void encode_record(char* to, const char* from, int part) {
+  for (int i = row_group(); part == 0 && i < kRecordLatent / kRecordTile; i += row_groups())
+    encode_scaled(to + i * kRecordTile, to + kRecordScales + 4 * i, from, i * kRecordTile, kRecordTile, 0x1p-126f);
+  for (int e = thread(); part == 1 && e < cfg.head_size - kRecordLatent; e += num_threads())
+    store_any(kBF16, to + kRecordRope, e, load_any(cfg.kind, from, e));
 }

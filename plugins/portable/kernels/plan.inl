@@ -4,28 +4,26 @@
 // stream-K, arXiv:2301.03598, do): balanced whatever the lengths are, and at most one cut for each team.
 
 AA_FN int items_of(const BatchView& batch, int req) {
-  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
-  if (rows < tile.min_query || rows > tile.max_query) return 0;
-  return (rows + tile.tokens - 1) / tile.tokens;
+  const int rows = query_len(batch, req);
+  return rows < tile.min_query || rows > tile.max_query ? 0 : (rows + tile.tokens - 1) / tile.tokens;
 }
 
 AA_FN Item make_item(const BatchView& batch, int req, int index) {
+  const int rows = query_len(batch, req), keys = batch.seq_lens[req];
+  const bool causal = is_causal(batch, req);
   Item item;
-  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
   item.req = req;
   item.first_token = index * tile.tokens;
   item.tokens = least(tile.tokens, rows - item.first_token);
-  item.key_begin = item.key_end = 0;
-  const int keys = batch.seq_lens[req], first_position = keys - rows;
-  const bool causal = is_causal(batch, req);
+  item.key_begin = kForever;
+  item.key_end = 0;
   for (int t = 0; t < item.tokens; ++t) {
-    int begin, end;
-    visible(batch, req, keys, causal, first_position + item.first_token + t, &begin, &end);
-    if (begin >= end) continue;
-    const bool first = item.key_begin >= item.key_end;
-    item.key_begin = first ? begin : least(item.key_begin, begin);
-    item.key_end = first ? end : most(item.key_end, end);
+    const Keys seen = visible(batch, req, keys, causal, keys - rows + item.first_token + t);
+    if (seen.begin >= seen.end) continue;
+    item.key_begin = least(item.key_begin, seen.begin);
+    item.key_end = most(item.key_end, seen.end);
   }
+  if (item.key_end == 0) item.key_begin = 0;
   item.tiles = (item.key_end - first_tile_of(item) + tile.keys - 1) / tile.keys;
   return item;
 }
@@ -36,7 +34,10 @@ AA_FN int lower_bound(const T* values, int count, T wanted) {
   int low = 0, high = count;
   while (low < high) {
     const int middle = (low + high) / 2;
-    if (values[middle] < wanted) low = middle + 1; else high = middle;
+    if (values[middle] < wanted)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low;
 }
@@ -52,11 +53,7 @@ AA_FN Place place_at(const Lane& lane, int num_items, int64_t tiles) {
   place.head = rest / each;
   place.tile = rest % each;
   if (cfg.invariant && place.tile > 0) {  // a unit stays whole: it belongs to the program in which it begins
-    place.tile = 0;
-    if (++place.head == heads) {
-      place.head = 0;
-      ++place.item;
-    }
+    next_unit(place, heads);
   }
   return place;
 }
@@ -86,34 +83,31 @@ AA_FN bool deal_whole(const Lane& lane, int num_items, int64_t num_tiles) {
   return total == 0;
 }
 
-AA_FN void plan(const PlanArgs& a, const Lane& lane, bool keep) {
-  const BatchView& batch = a.batch;
-  if (keep && thread() == 0) *a.kept = batch;
-  int num_items = 0;
-  for (int first = 0; first < batch.num_reqs; first += num_threads()) {
-    const int req = first + thread();
-    const int count = req < batch.num_reqs ? items_of(batch, req) : 0;
+// to[i] is the sum of value(0) to value(i - 1); returns that of all. All threads together.
+template <class Sum, class Value>
+AA_FN Sum sums_before(int count, Sum* to, const Value& value) {
+  Sum all = 0;
+  for (int first = 0; first < count; first += num_threads()) {
+    const int i = first + thread();
     int total;
-    const int before = scan(count, &total);
-    if (req < batch.num_reqs) lane.first_item[req] = num_items + before;
-    num_items += total;
+    const int before = scan(i < count ? value(i) : 0, &total);
+    if (i < count) to[i] = all + before;
+    all += total;
   }
   barrier();
-  int64_t num_tiles = 0;
-  for (int first = 0; first < num_items; first += num_threads()) {
-    const int index = first + thread();
-    int count = 0, total;
-    if (index < num_items) {
-      const int req = lower_bound(lane.first_item, batch.num_reqs, index + 1) - 1;  // the last that begins at or before
-      const Item item = make_item(batch, req, index - lane.first_item[req]);
-      lane.items[index] = item;
-      count = item.tiles;
-    }
-    const int before = scan(count, &total);
-    if (index < num_items) lane.prefix[index] = num_tiles + before;
-    num_tiles += total;
-  }
-  barrier();
+  return all;
+}
+
+AA_FN void plan(const PlanArgs& a) {
+  const BatchView& batch = a.batch;
+  const Lane& lane = a.lane;
+  if (a.kept && thread() == 0) *a.kept = batch;
+  const int num_items = sums_before(batch.num_reqs, lane.first_item, [&](int req) { return items_of(batch, req); });
+  const int64_t num_tiles = sums_before(num_items, lane.prefix, [&](int i) {
+    const int req = lower_bound(lane.first_item, batch.num_reqs, i + 1) - 1;  // the last that begins at or before
+    lane.items[i] = make_item(batch, req, i - lane.first_item[req]);
+    return lane.items[i].tiles;
+  });
   const int heads = heads_of(lane);
   const int64_t all = num_tiles * heads, wanted = all / tile.min_tiles;
   int used = wanted < 1 ? 1 : wanted > lane.teams ? lane.teams : (int)wanted;

@@ -29,8 +29,7 @@ struct Config {
   int out_kind;     // of out; kRowsE4M3: codes of value / out_scale
   int head_size;    // of q and k
   int head_size_v;  // of v and out
-  int q_split;      // q's first part (MLA: the latent one); head_size where q is one tensor
-  int latent;       // 1: v is the first head_size_v entries of k
+  int latent;       // 1: v is the first head_size_v entries of k, and q is cut there into two tensors
   int group;        // query heads a kv head
   int num_kv_heads;
   int block_size;  // 0: ragged keys
@@ -109,15 +108,23 @@ struct Lane {
 
 struct PlanArgs {
   BatchView batch;
-  BatchView* kept;
-  Lane lanes[2];
-  int32_t num_lanes;
+  BatchView* kept;  // null: another lane's plan keeps the batch
+  Lane lane;
 };
 
-// A tensor as [token, head, element], strides in bytes.
+// A tensor as [token, head, element], strides in bytes; of a cache: block 0.
 struct Rows {
   char* data;
   int64_t token_bytes, head_bytes;
+  constexpr char* at(int64_t token, int64_t head) const { return data + token * token_bytes + head * head_bytes; }
+};
+
+// Log-sum-exps as [token, head], strides in floats.
+struct LseRows {
+  float* data;  // null: not wanted
+  int64_t token_stride, head_stride;
+  double factor;  // what is read times it is natural, what is written is the natural times it
+  constexpr float* at(int64_t token, int64_t head) const { return data + token * token_stride + head * head_stride; }
 };
 
 struct AttendArgs {
@@ -126,12 +133,11 @@ struct AttendArgs {
   Lane lane;
   float* parts;  // [2 * slots][rows][columns + 4]: running maximum, sum, unscaled output from the fifth on
   Rows q[2];
-  Rows k, v;  // block 0 or row 0
+  Rows k, v;
   int64_t block_bytes;
   uint64_t num_blocks;
   Rows out;
-  float* lse;  // null: not wanted
-  int64_t lse_token_stride, lse_head_stride;
+  LseRows lse;
   const float* sinks;     // [num_q_heads]
   const float* slopes;    // [num_q_heads]
   const float* k_scales;  // of the call, one or one a kv head (scale_stride 1); null: 1
@@ -139,60 +145,45 @@ struct AttendArgs {
   const float* out_scale;  // [1]; read where out holds codes
   int32_t scale_stride;
   float softmax_scale;
-  float lse_factor;        // 1, or log2(e)
   int32_t blocks_per_req;  // direct units: blocks of rows each request gets
   int32_t causal;          // direct units
 };
 
+// A program a token.
 struct StoreArgs {
-  Rows from[2];            // k and v, or kv_c and k_pe
-  int32_t heads[2];        // rows of each a token
-  int32_t size[2];         // elements of a row
-  int64_t byte_offset[2];  // in the block
-  int64_t token_bytes[2], head_bytes[2];
+  Rows from[2], to[2];     // k and v, or kv_c and k_pe
   const float* scales[2];  // as AttendArgs::k_scales
   int32_t scale_stride;
-  char* base;
   int64_t block_bytes;
   uint64_t num_blocks;
-  const int64_t* slots;  // [num_tokens]
-  int32_t num_tokens;
+  const int64_t* slots;  // [number of programs]
 };
 
+// A program a row.
 struct GatherArgs {
   const BatchView* kept;
   const int32_t* row_start;      // [num_reqs + 1]
   const int32_t* context_start;  // [num_reqs]
-  Rows to[2];
-  int32_t size[2];
+  int32_t num_reqs;
+  Rows from, to[2];    // kv_c and k_pe
   const float* scale;  // [1]; null: 1
-  char* base;
-  int64_t block_bytes, token_bytes;
+  int64_t block_bytes;
   uint64_t num_blocks;
-  int32_t num_reqs, num_rows;
+};
+
+// A program a token and head.
+constexpr int kMaxStates = 16;
+struct MergeArgs {
+  Rows parts[kMaxStates];
+  LseRows part_lse[kMaxStates];
+  int32_t num_states, num_heads, head_size;
+  int32_t part_kind, out_kind;
+  Rows out;
+  LseRows lse;
 };
 
 constexpr int kForever = 0x7fffffff, kWhole = -1, kMaxSorted = 1024;  // kForever: a key past every request
 constexpr int kMaxSlots = 1000;
-
-constexpr int kMaxStates = 16;
-struct StateView {
-  Rows out;
-  const float* lse;
-  int64_t lse_token_stride, lse_head_stride;
-  double factor;  // to the natural logarithm
-};
-struct MergeArgs {
-  StateView states[kMaxStates];
-  int32_t num_states;
-  int32_t part_kind, out_kind;
-  int32_t num_tokens, num_heads, head_size;
-  Rows out;
-  float* lse;
-  int64_t lse_token_stride, lse_head_stride;
-  double lse_factor;
-};
-
 constexpr int kMaxRotated = 512;  // values of a 4-bit row
 constexpr int kRecordLatent = 512, kRecordTile = 128, kRecordScales = 512, kRecordRope = 528, kRecordBytes = 656;
 

@@ -112,29 +112,33 @@ class OpenPlugin {
   // An impl of the first spec for the time of the call.
   using Use = std::function<void(const anyattn_backend&, anyattn_impl*)>;
   void with_impl(const anyattn_device_facts& facts, const Shape& shape, const Use& use) {
+    with_impl(facts, shape.backend(), problem_of(shape), use);
+  }
+  void with_impl(const anyattn_device_facts& facts, const char* name, const anyattn_problem& problem, const Use& use) {
     struct Call {
       OpenPlugin* plugin;
       const anyattn_device_facts* facts;
-      const Shape* shape;
+      const char* name;
+      const anyattn_problem* problem;
       const Use* use;
-      anyattn_problem problem;
       bool done;
       std::string failure;
-    } call{this, &facts, &shape, &use, problem_of(shape), false, {}};
+    } call{this, &facts, name, &problem, &use, false, {}};
     const auto accept = [](void* context, const anyattn_kv_cache_spec* spec) {
       auto& of = *static_cast<Call*>(context);
       if (of.done) return;
       of.done = true;
       try {
-        of.plugin->with_impl(*of.facts, of.plugin->backend(of.shape->backend()), of.problem, spec, *of.use);
+        of.plugin->with_impl(*of.facts, of.plugin->backend(of.name), *of.problem, spec, *of.use);
       } catch (const std::exception& failure) {
         of.failure = failure.what();
       }
     };
-    expect_ok(backend(shape.backend()).kv_cache_spec(&host_, &facts, &call.problem, accept, &call, error()));
+    expect_ok(backend(name).kv_cache_spec(&host_, &facts, &problem, accept, &call, error()));
     if (!call.failure.empty()) throw std::runtime_error(call.failure);
   }
 
+  const char* error_text() const { return text_; }
   anyattn_error* error() {
     error_ = {text_, sizeof text_, 0, 0, 0};
     return &error_;

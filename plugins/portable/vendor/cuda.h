@@ -7,7 +7,6 @@
 #define AA_SHARED __shared__
 #define AA_TABLE __constant__ const
 #define AA_PROGRAM ((int)blockIdx.x)
-#define AA_PROGRAMS ((int)gridDim.x)
 #define kInfinity __int_as_float(0x7f800000)
 #define AA_UNROLL _Pragma("unroll")
 #define AA_UNROLL_COPIES AA_UNROLL

@@ -20,7 +20,6 @@
 #define AA_UNROLL_COPIES _Pragma("unroll 4")  // each copy holds registers until it lands
 #define AA_UNROLL_FOUR _Pragma("unroll 4")
 #define AA_PROGRAM ((int)__builtin_amdgcn_workgroup_id_x())
-#define AA_PROGRAMS ((int)(__builtin_amdgcn_grid_size_x() / __builtin_amdgcn_workgroup_size_x()))
 #define kInfinity __builtin_inff()
 
 AA_FN int thread() { return (int)__builtin_amdgcn_workitem_id_x(); }

@@ -8,10 +8,8 @@ static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531
 static constexpr int kLaneRows = kHostRows, kSeenRows = kHostRows, kLate = 0, kLateAlways = 0, kAhead = 0, kPending = 0,
                      kLaneKeys = kHostKeys, kLaneSeen = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
 static constexpr bool kFlat = false;
-static constexpr float kLift = 0;
-static constexpr int kRowLanes = 1, kScaleBytes = 0;  // rows of keys are filled whole, their scales counted in
-static constexpr int kLanesK = 1, kPerLaneK = 1, kRowsK = 1, kLanesV = 1, kPerLaneV = 1, kRowsV = 1;
-static constexpr float kScoreFactor = 1;
+static constexpr float kLift = 0, kScoreFactor = 1;
+static constexpr int kRowLanes = 1;
 
 struct Scores {
   float at[kLaneRows][kLaneKeys];
@@ -85,7 +83,7 @@ void store_out(char* row, int64_t i, float value) {
     store_any(cfg.out_kind, row, i, value);
 }
 void store_quad(const Rows& rows, int64_t row, int head, int column, const float (&value)[4], float scale) {
-  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  char* to = rows.at(row, head);
   for (int e = 0; e < 4 && column + e < cfg.head_size_v; ++e) store_out(to, column + e, value[e] * scale);
 }
 static void load_four(const float* from, float (&to)[4]) { std::memcpy(to, from, sizeof to); }
@@ -95,7 +93,7 @@ static void store_two(float* to, float low, float high) {
 }
 void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
   const float value[4] = {low, high, 0, 0};
-  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  char* to = rows.at(row, head);
   for (int e = 0; e < 2 && column + e < cfg.head_size_v; ++e) store_out(to, column + e, value[e]);
 }
 void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_bytes, int rows, int size) const {
@@ -133,18 +131,20 @@ struct Tiles {
   float* staged() const { return sum() + kHostRows; }
   int64_t* offsets(int) const { return reinterpret_cast<int64_t*>(staged() + kHostRows * (columns + 8)); }
 
-  void fill_q(int row, int c, const char* from, int64_t offset) const {
-    for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = offset < 0 ? 0.f : load_any(kind, from + offset, e);
+  void fill_q(int row, int c, const char* from, bool inside) const {
+    for (int e = 0; e < chunk; ++e) q(row)[c * chunk + e] = inside ? load_any(kind, from, e) : 0.f;
   }
-  void fill_k(int, int row, int, const char* from, int64_t offset) const {
-    if (offset >= 0) return program->read_row(from + offset, head_size, 0, head, k(0) + row, kHostKeys);
-    for (int e = 0; e < head; ++e) k(e)[row] = 0.f;
+  // Rows are read whole, their scales counted in.
+  void load_keys(int, const Rows& k_rows, const Rows& v_rows, int kv_head, int column) const {
+    for (int row = 0; row < kHostKeys; ++row) {
+      fill(k(0) + row, kHostKeys, k_rows.at(0, kv_head), offsets(0)[2 * row], head_size, 0, head);
+      if (!latent) fill(v(row), 1, v_rows.at(0, kv_head), offsets(0)[2 * row + 1], head_size_v, column, columns);
+    }
   }
-  void fill_flat(int, const Rows&, const Rows&, int) const {}
-  void fill_scales(int, int, const char*, const char*, int64_t, int64_t) const {}
-  void fill_v(int, int row, int, int column, const char* from, int64_t offset) const {
-    if (offset >= 0) return program->read_row(from + offset, head_size_v, column, columns, v(row), 1);
-    for (int e = 0; e < columns; ++e) v(row)[e] = 0.f;
+  // Values [first, first + count) of a row of `size`, each `stride` floats further; zeros where there is no row.
+  void fill(float* to, int stride, const char* from, int64_t offset, int size, int first, int count) const {
+    if (offset >= 0) return program->read_row(from + offset, size, first, count, to, stride);
+    for (int e = 0; e < count; ++e) to[e * stride] = 0.f;
   }
 };
 

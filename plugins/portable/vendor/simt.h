@@ -159,7 +159,7 @@ struct alignas(8) Half4 {
 };
 
 AA_FN void store_quad(const Rows& rows, int64_t row, int head, int column, const float (&value)[4], float scale) {
-  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  char* to = rows.at(row, head);
   if (cfg.head_size_v % 4 != 0) {
     for (int e = 0; e < 4; ++e)
       if (column + e < cfg.head_size_v) store_out(to, column + e, value[e] * scale);
@@ -187,7 +187,7 @@ AA_FN void load_four(const float* from, float (&to)[4]) {  // 16-byte aligned
 }
 AA_FN void store_two(float* to, float low, float high) { *(Two*)to = Two{low, high}; }
 AA_FN void store_pair(const Rows& rows, int64_t row, int head, int column, float low, float high) {
-  char* to = rows.data + row * rows.token_bytes + head * rows.head_bytes;
+  char* to = rows.at(row, head);
   if (cfg.head_size_v % 2 != 0 || cfg.out_kind == kF32) {
     if (column < cfg.head_size_v) store_out(to, column, low);
     if (column + 1 < cfg.head_size_v) store_out(to, column + 1, high);
@@ -246,10 +246,39 @@ struct Tiles {
   AA_FN float* sum() const { return maximum() + (tile.share ? 1 : tile.warps_n) * tile.rows; }
   AA_FN float* shrink() const { return sum() + tile.rows; }
 
-  // A piece from base + offset; zeros where offset is negative.
-  AA_FN void fill_q(int row, int chunk, const char* base_of, int64_t offset) const {
-    load_chunk<16>(start + q_at(row, chunk * 16), base_of, offset);
+  // Keys and values whose places the offsets are. Lanes that are a power of two share a row, each taking every so many pieces
+  // of it: no division, and few addresses.
+  AA_FN void load_keys(int stage, const Rows& k, const Rows& v, int kv_head, int column) const {
+    if (kFlat) return fill_flat(stage, k, v, kv_head);
+    const char *k_of = k.at(0, kv_head), *v_of = v.at(0, kv_head);
+    int64_t at = -1;
+    AA_UNROLL_COPIES
+    for (int n = 0; n < (tile.keys + kRowsK - 1) / kRowsK * kPerLaneK; ++n) {
+      const int row = thread() / kLanesK + n / kPerLaneK * kRowsK, piece = thread() % kLanesK + n % kPerLaneK * kLanesK;
+      if (tile.keys % kRowsK != 0 && row >= tile.keys) break;
+      if (n % kPerLaneK == 0) at = offsets(stage)[2 * row];
+      fill_k(stage, row, piece, k_of, at);
+    }
+    AA_UNROLL
+    for (int n = 0; kScaleBytes > 0 && n < kLookups; ++n) {
+      const int row = thread() + n * kThreads;
+      if (row < tile.keys) fill_scales(stage, row, k_of, v_of, offsets(stage)[2 * row], offsets(stage)[2 * row + 1]);
+    }
+    if (cfg.latent) return;
+    AA_UNROLL_COPIES
+    for (int n = 0; n < (tile.keys + kRowsV - 1) / kRowsV * kPerLaneV; ++n) {
+      const int row = thread() / kLanesV + n / kPerLaneV * kRowsV, piece = thread() % kLanesV + n % kPerLaneV * kLanesV;
+      if (tile.keys % kRowsV != 0 && row >= tile.keys) break;
+      if (n % kPerLaneV == 0) at = offsets(stage)[2 * row + 1];
+      fill_v(stage, row, piece, column, v_of, at);
+    }
   }
+
+  // A piece of q; zeros where it is outside.
+  AA_FN void fill_q(int row, int chunk, const char* from, bool inside) const {
+    load_chunk<16>(start + q_at(row, chunk * 16), from, inside ? 0 : -1);
+  }
+  // A piece from base + offset; zeros where offset is negative.
   AA_FN void fill_k(int stage, int row, int piece, const char* base_of, int64_t offset) const {
     const int at = piece * kPieceK;
     if (kPiecesK % kLanesK != 0 && piece >= kPiecesK) return;
