@@ -62,7 +62,6 @@ bool apply(const Edit& edit, const anyattn_device_facts& facts, Specialisation& 
   if (edit.leave_query) tile.keep_query = 0;
   blocks += edit.blocks;
   if (tile.keys < kKeysAWarp * tile.warps_n || tile.keys > 128 || blocks < 1) return false;
-  if (tile.stages < (tile.share || (tile.groups && !cfg.latent) ? 3 : tile.groups ? 2 : 1)) return false;
   if (edit.columns != 1) {
     if (tile.columns < kFewestColumns || tile.columns % row_step(cfg) != 0) return false;
     tile.head_units =

@@ -33,7 +33,7 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
 // Programs side by side on neighbouring heads of the same keys: as many as leave no program of a launch over.
 inline int team_of(const Tile& tile) { return std::gcd(tile.slots, tile.head_units); }
-// Is there shared memory for them?
+// Have they as many tiles of keys in flight as their loop needs, and is there shared memory for them?
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec);
 // Can the kernels of the first `lanes` lanes be had: compiled here, or taken from where code lies?
 void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes, Reasons& reasons);

@@ -24,6 +24,33 @@ bool fit_stages(const Config& cfg, Tile& tile, int shared_bytes_of_all, int most
   return false;
 }
 
+// Tiles in flight without which a loop does not run: one being filled beside those that a step reads.
+int least_stages(const Config& cfg, const Tile& tile) {
+  return tile.share || (tile.groups && !cfg.latent) ? 3 : tile.groups ? 2 : 1;
+}
+
+// Where not even one tile fits: fewer keys a warp, then rows, columns, warps over keys. What is left may fit nowhere.
+void shrink(const Config& cfg, Tile& tile, int shared_bytes_of_all) {
+  const int least_keys =
+      !cfg.matrix || cfg.kind == kF32 ? 8 : 16;  // of a warp: what its lanes deal out, or a product's operand
+  while (!fit_stages(cfg, tile, shared_bytes_of_all, 2, 1)) {
+    const int half = padded_to(tile.columns / 2, row_step(cfg));
+    if (tile.keys > least_keys * tile.warps_n) {
+      tile.keys /= 2;
+    } else if (tile.warps_m > 1) {
+      tile.warps_m /= 2;
+      tile.rows /= 2;
+    } else if (tile.columns > 64 && half < tile.columns && cfg.rows != kRowsInt4Scaled) {  // those are turned back whole
+      tile.columns = half;
+    } else if (tile.warps_n > 1) {
+      tile.warps_n /= 2;
+      tile.keys /= 2;
+    } else {
+      return;
+    }
+  }
+}
+
 // A warp covers 16 rows; where they are all there is, four warps share the keys, so that each key is read once.
 void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
   const int shared = static_cast<int>(facts.shared_memory_per_block);
@@ -65,10 +92,9 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
     min_blocks = 2;
     if (!scalar && tile.warps_n == 4) break;  // 16 keys a warp is one operand of a product
   }
-  while (tile.columns > 64 && cfg.rows != kRowsInt4Scaled && !fit_stages(cfg, tile, shared, 2, 1)) tile.columns /= 2;
   tile.keys = std::max(tile.keys, 32);
-  fit_stages(cfg, tile, shared, 2, 1);
   min_blocks = 1;
+  shrink(cfg, tile, shared);
 }
 
 // Rows of q's kind in whole chunks of 64 columns, on a device whose warp groups multiply.
@@ -90,24 +116,33 @@ bool latent_group_tile(const Config& cfg, const anyattn_device_facts& facts, Til
   tile.keys = 64;
   tile.min_tiles = 4;  // 1 x 4096: 38 us, 43 with 2, 44 with 8
   tile.slack = 2;
-  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 3, 1) && tile.stages >= 2;
+  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 3, 1) && tile.stages >= least_stages(cfg, tile);
 }
 
 // MLA: eight warps, four of which cut a row of keys, make the scores of all keys of a step together, then each multiplies them
-// with its own columns, so that a key is read once for up to 64 heads. False where the device has no room for it.
+// with its own columns, so that a key is read once for up to 64 heads. At most `rows` rows: of DeepSeek's 16-bit ones 227 KiB
+// take 64 with 32 keys, 163 KiB 64 with 16, 99 KiB 32 with 16 and four warps. False where the device has no room for any.
 bool latent_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int rows) {
   if (rows > 16 && latent_group_tile(cfg, facts, tile)) return true;
-  tile = {};
-  tile.rows = rows;
-  tile.m_tiles = rows < 32 ? 1 : 2;
-  tile.warps_m = rows / 16 / tile.m_tiles;
-  tile.warps_n = 8 / tile.warps_m;
-  tile.share = 4;
-  tile.columns = padded_to(cfg.head_size_v, 8 * row_step(cfg));
-  tile.keys = rows <= 16 && code_bits(cfg.rows) < 16 ? 64 : 32;  // E4M3, 32 x 4096: 57 and 61 us
-  tile.min_tiles = 4;  // H200, 1 x 4096: 16.6 us at 16 heads and 48 at 128 with 4, 29 and 64 with 1, 20 and 51 with 8
-  tile.slack = 2;
-  return fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 5, 1) && tile.stages >= 3;
+  for (; rows >= 16; rows /= 2) {
+    const int most_keys = rows <= 16 && code_bits(cfg.rows) < 16 ? 64 : 32;  // E4M3, 32 x 4096: 57 and 61 us
+    for (int keys = most_keys; keys >= 16; keys /= 2) {
+      tile = {};
+      tile.rows = rows;
+      tile.keys = keys;
+      tile.m_tiles = rows < 32 ? 1 : 2;
+      tile.warps_m = rows / 16 / tile.m_tiles;
+      tile.share = 4;
+      tile.warps_n = keys < 32 ? tile.share : 8 / tile.warps_m;
+      tile.columns = padded_to(cfg.head_size_v, 8 * row_step(cfg));
+      tile.min_tiles = 4;  // H200, 1 x 4096: 16.6 us at 16 heads and 48 at 128 with 4, 29 and 64 with 1, 20 and 51 with 8
+      tile.slack = 2;
+      if (fit_stages(cfg, tile, static_cast<int>(facts.shared_memory_per_block), 5, 1) &&
+          tile.stages >= least_stages(cfg, tile))
+        return true;
+    }
+  }
+  return false;
 }
 
 // 128 rows a program. Eight warps of 16 rows, twice a multiprocessor: four of 32 rows read less shared memory, but spill and
@@ -128,7 +163,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
     tile.rows = 128;
     tile.min_tiles = 3;
     for (tile.keys = 96; tile.keys >= 64; tile.keys -= 32)
-      if (fit_stages(cfg, tile, shared, 4, 1) && tile.stages >= 3) return;
+      if (fit_stages(cfg, tile, shared, 4, 1) && tile.stages >= least_stages(cfg, tile)) return;
     tile.groups = 0;
     tile.keys = 64;
     tile.min_tiles = 4;
@@ -147,7 +182,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
     tile.m_tiles = 1;
     tile.rows = 64;
   }
-  while (!fit_stages(cfg, tile, shared, 2, min_blocks) && tile.keys > 16) tile.keys /= 2;
+  if (min_blocks == 1) shrink(cfg, tile, shared);
 }
 
 }  // namespace
@@ -161,7 +196,7 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
   spec.num_lanes = scalar || spec.direct ? 1 : 2;
   const int rows = cfg.group <= 16 ? 16 : cfg.group <= 32 ? 32 : 64;
   if (cfg.latent && !scalar && latent_tile(cfg, facts, spec.lanes[0], rows) && latent_tile(cfg, facts, spec.lanes[1], 64)) {
-    spec.num_lanes = spec.lanes[0].rows < 64 ? 2 : 1;
+    spec.num_lanes = spec.lanes[0].rows < spec.lanes[1].rows ? 2 : 1;
   } else {
     for (Tile& tile : spec.lanes) tile = {};
     if (spec.direct && !scalar)
@@ -181,8 +216,9 @@ void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialis
 
 bool tiles_fit(const anyattn_device_facts& facts, const Specialisation& spec) {
   for (int i = 0; i < spec.num_lanes; ++i)
-    if ((shared_bytes(spec.cfg, spec.lanes[i]) + 1024) * spec.min_blocks[i] >
-        static_cast<int>(facts.shared_memory_per_block) + 1024)
+    if (spec.lanes[i].stages < least_stages(spec.cfg, spec.lanes[i]) ||
+        (shared_bytes(spec.cfg, spec.lanes[i]) + 1024) * spec.min_blocks[i] >
+            static_cast<int>(facts.shared_memory_per_block) + 1024)
       return false;
   return true;
 }
