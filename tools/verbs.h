@@ -80,6 +80,7 @@ struct BenchOptions {
   bool tiles = false;                // the backend's other cuts of each problem instead of rows against limits
   bool shuffled = false;             // blocks of a request in any order
   bool batch_invariant = false;      // every row again with that feature
+  bool wide = false;                 // the table of rows with all its columns
   uint32_t pairs = 9;                // samples of the call and of the limits, alternately
   double min_time_s = 0.02;          // a sample
   std::string html;                  // a file; empty: none

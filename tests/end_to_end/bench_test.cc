@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <sstream>
 
 #include "end_to_end/command.h"
 #include "temp_dir.h"
@@ -50,6 +51,26 @@ TEST_CASE("bench_reports_own_cost_limits_and_every_row_of_the_grid") {
     CHECK(row["gb_per_s"].get<double>() * row["forward_us"].get<double>() * 1e3 == doctest::Approx(bytes));
     if (row["heads"] == "4/2/32") CHECK(row["bytes_a_key"] == 2 * 2 * 32 * 4);
   }
+}
+
+TEST_CASE("bench_has_a_table_of_120_columns_and_a_wide_one") {
+  TempDir dir;
+  const std::vector<std::string> rows{"--heads", "32/8/64", "--contexts", "100", "--prompts", "33", "--threads", "1,2"};
+  const std::string narrow = bench(dir, rows).out;
+  const auto has_all = [](const std::string& table) { return contains(table, "of f32") && contains(table, "ns a key"); };
+  CAPTURE(narrow);
+  const size_t begin = narrow.find("heads 32/8/64; q bfloat16; cache bfloat16; backend CPU_ATTN\n");
+  REQUIRE(begin != std::string::npos);
+  std::istringstream lines(narrow.substr(begin));
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 120);
+  CHECK(contains(narrow, "of read or copy"));
+  CHECK_FALSE(has_all(narrow));
+  CHECK_FALSE(contains(narrow, "host, us"));  // of devices
+  std::vector<std::string> all = rows;
+  all.emplace_back("--wide");
+  const std::string wide = bench(dir, all).out;
+  CHECK(has_all(wide));
+  CHECK(contains(wide, "32/8/64  bfloat16  bfloat16"));
 }
 
 TEST_CASE("bench_times_a_device_by_replays_of_a_captured_graph") {

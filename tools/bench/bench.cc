@@ -163,7 +163,7 @@ int bench_backend(const BenchOptions& options) {
   }
   Bench bench(own);
   const ordered_json answer = bench.measure();
-  if (output.table()) fmt::print("{}", bench::text_of(answer, terminal_of(1)));
+  if (output.table()) fmt::print("{}", bench::text_of(answer, terminal_of(1), options.wide));
   output.write(answer);
   if (!options.html.empty()) bench::write_html(options.html, bench::html_of(answer));
   if (interrupted()) return kExitInterrupted;

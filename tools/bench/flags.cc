@@ -51,6 +51,8 @@ std::function<int()> add_bench(CLI::App& app) {
   CLI::Option* tiles = verb->add_flag("--tiles", options->tiles,
                                       "instead: a backend's other cuts of each problem against its own choice, in turn");
   tiles->excludes(peers);
+  verb->add_flag("--wide", options->wide, "rows with all their columns: shares of the products' limits and ns a key")
+      ->excludes(tiles);
   verb->add_flag("--batch-invariant", options->batch_invariant, "every row once more with that feature");
   add_number("--pairs", options->pairs, 1001, "samples of the call and of the limits, alternately; the medians are shown");
   add_number("--cold-mib", options->cold_mib, 1u << 20, "MiB between two uses of a cold cache");

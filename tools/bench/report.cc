@@ -40,6 +40,9 @@ std::string own_cost_text(const ordered_json& costs, const Terminal& terminal) {
   return table.render(terminal);
 }
 
+// A whole prompt has none: what it costs lies elsewhere.
+bool reads_old_keys(const ordered_json& row) { return row["query_len"] < row["seq_len"]; }
+
 // Of what did not run on the processor: none.
 std::string threads_text(const ordered_json& row) { return row["threads"] == 0 ? "" : row["threads"].dump(); }
 
@@ -91,48 +94,91 @@ std::string device_text(const ordered_json& rows) {
       text((*found)["timed_by"]));
 }
 
-std::string rows_text(const ordered_json& rows, const Terminal& terminal) {
-  Table table({{"heads"},
-               {"q"},
-               {"cache"},
-               {"phase"},
-               {"requests x keys"},
-               {"threads", Align::kRight},
-               {"backend"},
-               {"forward, us", Align::kRight},
-               {"host, us", Align::kRight},
-               {"GB/s", Align::kRight},
-               {"of read or copy", Align::kRight},
-               {"GFLOP/s", Align::kRight},
-               {"of f32", Align::kRight},
-               {"of bf16 dot", Align::kRight},
-               {"of AMX", Align::kRight},
-               {"ns a key", Align::kRight},
-               {"speed", Align::kRight}});
-  for (const ordered_json& row : rows) {
-    std::string phase = text(row["phase"]);
-    const bool reads = row["query_len"] < row["seq_len"];  // old keys; a whole prompt's cost lies elsewhere
-    if (reads) phase += row["cold"].get<bool>() ? ", cold" : ", hot";
-    if (row["batch_invariant"].get<bool>()) phase += ", batch invariant";
-    table.add({text(row["heads"]),
-               text(row["dtype"]),
-               text(row["kv_cache_dtype"]),
-               phase,
-               fmt::format("{} x {}", row["num_reqs"].dump(), row["seq_len"].dump()),
-               threads_text(row),
-               text(row["backend"]),
-               number(row["forward_us"], 1),
-               row["threads"] == 0 ? number(row["host_us"], 1) : "",
-               reads ? number(row["gb_per_s"], 2) : "",
-               {share(row, {"dram_read", "cached_read", "device_copy"}), Colour::kBold},
-               number(row["gflop_per_s"], 1),
-               share(row, {"f32_fma"}),
-               share(row, {"bf16_dot"}),
-               share(row, {"bf16_amx"}),
-               reads ? number(row["ns_a_key"], 1) : "",
-               row["against"].is_null() ? "" : fmt::format("x {:.2f}", row["against"]["speed"].get<double>())});
+std::string phase_text(const ordered_json& row) {
+  std::string phase = text(row["phase"]);
+  if (reads_old_keys(row)) phase += row["cold"].get<bool>() ? ", cold" : ", hot";
+  if (row["batch_invariant"].get<bool>()) phase += ", batch invariant";
+  return phase;
+}
+
+// A column of the rows' table. What a row has nothing for is empty there.
+struct RowColumn {
+  enum class Shown {
+    kOnce,  // above the table where every row says the same
+    kAlways,
+    kWide  // where all columns are asked for
+  };
+  Column column;
+  Shown shown;
+  std::string (*cell)(const ordered_json&);
+};
+
+const std::vector<RowColumn>& row_columns() {
+  using Json = const ordered_json&;
+  using enum RowColumn::Shown;
+  static const std::vector<RowColumn> columns{
+      {{"heads"}, kOnce, [](Json row) { return text(row["heads"]); }},
+      {{"q"}, kOnce, [](Json row) { return text(row["dtype"]); }},
+      {{"cache"}, kOnce, [](Json row) { return text(row["kv_cache_dtype"]); }},
+      {{"phase"}, kOnce, phase_text},
+      {{"requests x keys"},
+       kAlways,
+       [](Json row) { return fmt::format("{} x {}", row["num_reqs"].dump(), row["seq_len"].dump()); }},
+      {{"threads", Align::kRight}, kOnce, threads_text},
+      {{"backend"}, kOnce, [](Json row) { return text(row["backend"]); }},
+      {{"forward, us", Align::kRight}, kAlways, [](Json row) { return number(row["forward_us"], 1); }},
+      {{"host, us", Align::kRight},
+       kAlways,
+       [](Json row) { return row["threads"] == 0 ? number(row["host_us"], 1) : std::string(); }},
+      {{"GB/s", Align::kRight},
+       kAlways,
+       [](Json row) { return reads_old_keys(row) ? number(row["gb_per_s"], 2) : std::string(); }},
+      {{"of read or copy", Align::kRight},
+       kAlways,
+       [](Json row) { return share(row, {"dram_read", "cached_read", "device_copy"}); }},
+      {{"GFLOP/s", Align::kRight}, kAlways, [](Json row) { return number(row["gflop_per_s"], 1); }},
+      {{"of f32", Align::kRight}, kWide, [](Json row) { return share(row, {"f32_fma"}); }},
+      {{"of bf16 dot", Align::kRight}, kWide, [](Json row) { return share(row, {"bf16_dot"}); }},
+      {{"of AMX", Align::kRight}, kWide, [](Json row) { return share(row, {"bf16_amx"}); }},
+      {{"ns a key", Align::kRight},
+       kWide,
+       [](Json row) { return reads_old_keys(row) ? number(row["ns_a_key"], 1) : std::string(); }},
+      {{"speed", Align::kRight}, kAlways, [](Json row) {
+         return row["against"].is_null() ? std::string() : fmt::format("x {:.2f}", row["against"]["speed"].get<double>());
+       }}};
+  return columns;
+}
+
+// Columns that are empty in every row are left out.
+std::string row_table(const ordered_json& rows, const Terminal& terminal, bool wide) {
+  std::string common;
+  std::vector<Column> titles;
+  std::vector<const RowColumn*> kept;
+  for (const RowColumn& one : row_columns()) {
+    const std::string first = one.cell(rows.front());
+    const bool same = std::all_of(rows.begin(), rows.end(), [&](const ordered_json& row) { return one.cell(row) == first; });
+    if (same && first.empty()) continue;
+    if (!wide && one.shown == RowColumn::Shown::kWide) continue;
+    if (!wide && same && one.shown == RowColumn::Shown::kOnce) {
+      common += fmt::format("{}{} {}", common.empty() ? "" : "; ", one.column.title, first);
+      continue;
+    }
+    titles.push_back(one.column);
+    kept.push_back(&one);
   }
-  return table.render(terminal) + device_text(rows) + neighbours_text(rows, terminal) + peers_text(rows, terminal);
+  Table table(titles);
+  for (const ordered_json& row : rows) {
+    std::vector<Cell> cells;
+    cells.reserve(kept.size());
+    for (const RowColumn* one : kept)
+      cells.emplace_back(one->cell(row), one->column.title == "of read or copy" ? Colour::kBold : Colour::kPlain);
+    table.add(std::move(cells));
+  }
+  return (common.empty() ? "" : common + "\n") + table.render(terminal);
+}
+
+std::string rows_text(const ordered_json& rows, const Terminal& terminal, bool wide) {
+  return row_table(rows, terminal, wide) + device_text(rows) + neighbours_text(rows, terminal) + peers_text(rows, terminal);
 }
 
 std::string skipped_text(const ordered_json& skipped, const Terminal& terminal) {
@@ -205,16 +251,16 @@ void set_against(ordered_json& rows) {
   }
 }
 
-std::string text_of(const ordered_json& answer, const Terminal& terminal) {
+std::string text_of(const ordered_json& answer, const Terminal& terminal, bool wide) {
   std::string out;
-  const auto add = [&](const char* key, std::string (*render)(const ordered_json&, const Terminal&)) {
+  const auto add = [&](const char* key, auto&& render) {
     const auto part = answer.find(key);
     if (part == answer.end() || part->empty()) return;
     out += (out.empty() ? "" : "\n") + render(*part, terminal);
   };
   add("own_cost", own_cost_text);
   add("limits", limits_text);
-  add("rows", rows_text);
+  add("rows", [wide](const ordered_json& rows, const Terminal& to) { return rows_text(rows, to, wide); });
   add("skipped", skipped_text);
   return out;
 }
@@ -222,7 +268,7 @@ std::string text_of(const ordered_json& answer, const Terminal& terminal) {
 std::string name_of(const ordered_json& row) {
   std::string name = fmt::format("{} {} {} {} {} x {}/{}", text(row["heads"]), text(row["dtype"]), text(row["kv_cache_dtype"]),
                                  text(row["phase"]), row["num_reqs"].dump(), row["query_len"].dump(), row["seq_len"].dump());
-  if (row["query_len"] < row["seq_len"]) name += row["cold"].get<bool>() ? " cold" : " hot";
+  if (reads_old_keys(row)) name += row["cold"].get<bool>() ? " cold" : " hot";
   if (row["shuffled"].get<bool>()) name += " shuffled";
   if (row["batch_invariant"].get<bool>()) name += " batch-invariant";
   if (row["threads"] == 0) return name;  // on a device of its own

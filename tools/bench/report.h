@@ -24,8 +24,9 @@ nlohmann::ordered_json json_of(const Skipped& skipped);
 // only, speed = its time / this one's. Null for a row that has none before it.
 void set_against(nlohmann::ordered_json& rows);
 
-// The answer's parts: own_cost[], limits[], rows[], skipped[]. A part that is empty gives nothing.
-std::string text_of(const nlohmann::ordered_json& answer, const Terminal& terminal);
+// The answer's parts: own_cost[], limits[], rows[], skipped[]. A part that is empty gives nothing. `wide`: rows with all columns;
+// else without shares of compute and ns a key, and what all rows have in common stands above them.
+std::string text_of(const nlohmann::ordered_json& answer, const Terminal& terminal, bool wide);
 
 // "32/8/128 bfloat16 decode 1 x 8192 cold, 2 threads": one row apart from all others of an answer.
 std::string name_of(const nlohmann::ordered_json& row);
