@@ -35,7 +35,7 @@ Specialisation plain(int kind, int rows, int head_size, int group) {
   Config& cfg = spec.cfg;
   cfg.kind = cfg.out_kind = kind;
   cfg.rows = rows;
-  cfg.head_size = cfg.head_size_v = cfg.q_split = head_size;
+  cfg.head_size = cfg.head_size_v = head_size;
   cfg.group = group;
   cfg.num_kv_heads = 8;
   cfg.block_size = 64;
@@ -46,7 +46,7 @@ Specialisation plain(int kind, int rows, int head_size, int group) {
 Specialisation latent(int kind, int rows, int rank, int rope, int heads) {
   Specialisation spec = plain(kind, rows, rank + rope, heads);
   spec.cfg.latent = spec.cfg.num_kv_heads = 1;
-  spec.cfg.head_size_v = spec.cfg.q_split = rank;
+  spec.cfg.head_size_v = rank;
   return spec;
 }
 // Keys and values of the call itself, as MLA's prefill has them.
