@@ -2,13 +2,18 @@
 // Tiles of devices that are not here: what supports accepts has a tile of keys in flight and fits into their shared memory.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
+#include "alternatives.h"
 #include "anyattn/absent_device.hpp"
 #include "kernels.h"
 #include "vendor/layout.h"
+
+const uint32_t anyattn::portable::kTargetDevice = ANYATTN_DEVICE_CUDA;
 
 namespace {
 
@@ -58,25 +63,17 @@ Specialisation direct(int kind, int head_size, int head_size_v) {
   return spec;
 }
 
-// Are they accepted? Then looks at every lane.
-bool accepts(const anyattn_device_facts& facts, const char* products, Specialisation spec) {
-  const anyattn_option option{ANYATTN_OPTION_SIZE, 0, "products", products};
-  anyattn_host host{};
-  host.struct_size = ANYATTN_HOST_SIZE;
-  host.num_options = 1;
-  host.option_stride = sizeof option;
-  host.options = &option;
-  choose_tiles(anyattn::Host(&host), facts, spec);
-  if (!tiles_fit(facts, spec)) return false;
+// `which`: the table's, or a cut in words.
+void check_lanes(const anyattn_device_facts& facts, const std::string& which, const Specialisation& spec) {
   const Config& cfg = spec.cfg;
   const bool scalar = !cfg.matrix || cfg.kind == kF32;
   for (int i = 0; i < spec.num_lanes; ++i) {
     const Tile& tile = spec.lanes[i];
     const int warps_of_keys = tile.groups ? 1 : tile.share ? tile.warps_n / tile.share : tile.warps_n;
     const std::string what = anyattn::text(
-        facts.architecture, " with ", facts.shared_memory_per_block, " bytes, products ", products, ", kind ", cfg.kind,
-        ", rows ", cfg.rows, ", head ", cfg.head_size, "/", cfg.head_size_v, ", group ", cfg.group, ", latent ", cfg.latent,
-        ", lane ", i, ": ", tile.rows, " rows, ", tile.keys, " keys, ", tile.columns, " columns, ", tile.stages, " in flight");
+        facts.architecture, " with ", facts.shared_memory_per_block, " bytes, ", which, ", kind ", cfg.kind, ", rows ",
+        cfg.rows, ", head ", cfg.head_size, "/", cfg.head_size_v, ", group ", cfg.group, ", latent ", cfg.latent, ", lane ", i,
+        ": ", tile.rows, " rows, ", tile.keys, " keys, ", tile.columns, " columns, ", tile.stages, " in flight");
     CAPTURE(what);
     CHECK(tile.stages >= (tile.share ? 3 : 1));
     CHECK((shared_bytes(cfg, tile) + 1024) * spec.min_blocks[i] <= static_cast<int>(facts.shared_memory_per_block) + 1024);
@@ -86,6 +83,23 @@ bool accepts(const anyattn_device_facts& facts, const char* products, Specialisa
     CHECK((is_flat(cfg, tile) || tile.rows == 16 * tile.warps_m * tile.m_tiles || tile.share));
     CHECK(tile.head_units > 0);
   }
+}
+
+void choose(const anyattn_device_facts& facts, const char* products, Specialisation& spec) {
+  const anyattn_option option{ANYATTN_OPTION_SIZE, 0, "products", products};
+  anyattn_host host{};
+  host.struct_size = ANYATTN_HOST_SIZE;
+  host.num_options = 1;
+  host.option_stride = sizeof option;
+  host.options = &option;
+  choose_tiles(anyattn::Host(&host), facts, spec);
+}
+
+// Are they accepted? Then looks at every lane.
+bool accepts(const anyattn_device_facts& facts, const char* products, Specialisation spec) {
+  choose(facts, products, spec);
+  if (!tiles_fit(facts, spec)) return false;
+  check_lanes(facts, anyattn::text("products ", products), spec);
   return true;
 }
 
@@ -123,4 +137,30 @@ TEST_CASE("tiles_of_latent_problems_fit_every_device") {
         for (const int head_v : {16, 128, 200, 512, 4096}) CHECK(accepts(facts, products, direct(kind, 192, head_v)));
         CHECK(accepts(facts, products, direct(kind, 576, 512)));
       }
+}
+
+TEST_CASE("other_cuts_of_a_problem_fit_every_device_and_differ_from_each_other") {
+  std::vector<Specialisation> problems{plain(kF32, kF32, 128, 4), latent(kBF16, kBF16, 512, 64, 16),
+                                       latent(kBF16, kRowsE4M3, 512, 64, 128), direct(kBF16, 192, 128)};
+  for (const int rows : {+kBF16, +kRowsE4M3, +kRowsInt8Scaled, +kRowsInt4Scaled})
+    problems.push_back(plain(kBF16, rows, 128, 4));
+  const auto same = [](const Specialisation& a, const Specialisation& b) {
+    return std::memcmp(a.lanes, b.lanes, sizeof a.lanes) == 0 &&
+           std::equal(a.min_blocks, a.min_blocks + kMaxLanes, b.min_blocks);
+  };
+  for (const anyattn_device_facts& facts : all_devices()) {
+    for (Specialisation spec : problems) {
+      choose(facts, "auto", spec);
+      if (!tiles_fit(facts, spec)) continue;
+      std::vector<Alternative> seen{{spec, "the table's"}};
+      for (const Alternative& one : alternatives_of(facts, spec)) {
+        check_lanes(facts, one.words, one.spec);
+        for (const Alternative& other : seen)
+          CHECK_MESSAGE(!(same(one.spec, other.spec) || one.words == other.words), facts.architecture, ": ", one.words, " is ",
+                        other.words);
+        seen.push_back(one);
+      }
+      if (std::string(facts.architecture) == "sm_90" && !spec.direct && !spec.cfg.latent) CHECK(seen.size() > 4);
+    }
+  }
 }
