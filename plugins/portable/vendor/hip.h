@@ -45,9 +45,15 @@ AA_FN float from_lane_xor(float x, int mask) {
 }
 AA_FN int from_lane_below(int x, int step) { return __builtin_amdgcn_ds_bpermute((wave_lane() - step) * 4, x); }
 
+// The hardware's approximations. LLVM 15 (hiprtc 5.2) has no builtin for them: there the general ones, which care for subnormals.
+#if defined(__builtin_amdgcn_exp2f) || __has_builtin(__builtin_amdgcn_exp2f)
 AA_FN float exp2_of(float x) { return __builtin_amdgcn_exp2f(x); }
-AA_FN float larger(float a, float b) { return __builtin_fmaxf(a, b); }
 AA_FN float log2_of(float x) { return __builtin_amdgcn_logf(x); }
+#else
+AA_FN float exp2_of(float x) { return __builtin_exp2f(x); }
+AA_FN float log2_of(float x) { return __builtin_log2f(x); }
+#endif
+AA_FN float larger(float a, float b) { return __builtin_fmaxf(a, b); }
 // Near 0 Lambert's continued fraction: the other form loses there the digits that a cap of scores multiplies.
 AA_FN float tanh_of(float x) {
   const float y = x * x;

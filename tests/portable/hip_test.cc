@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin of AMD's devices without one: what supports says of an architecture, what hiprtc makes of the kernels.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "prebuild/absent_device.h"
+#include "temp_dir.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using anyattn::portable::OpenPlugin;
+using anyattn::portable::Shape;
+using anyattn::testing::TempDir;
+
+anyattn_device_facts amd_device(const char* architecture, uint32_t major, uint32_t minor) {
+  anyattn_device_facts facts = anyattn::portable::absent_device("sm_80");
+  facts.device_kind = ANYATTN_DEVICE_HIP;
+  facts.architecture = architecture;
+  facts.arch_major = major;
+  facts.arch_minor = minor;
+  facts.warp_size = major == 9 ? 64 : 32;
+  facts.shared_memory_per_block = 64 << 10;
+  return facts;
+}
+
+bool has_compiler() {
+  for (const char* name : {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"})
+    if (dlopen(name, RTLD_NOW | RTLD_LOCAL)) return true;
+  MESSAGE("SKIPPED: no hiprtc on this machine");
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("hip_kernels_are_compiled_by_hiprtc_for_gfx90a") {
+  if (!has_compiler()) return;
+  const TempDir folder;
+  OpenPlugin plugin(ANYATTN_PORTABLE_HIP_PLUGIN, {{"cache", folder.path()}, {"warmup", "compile"}, {"unproven", "allow"}});
+  const anyattn_device_facts device = amd_device("gfx90a", 9, 0x0a);
+  const Shape shape{4, 2, 64, 64, ANYATTN_DTYPE_BFLOAT16};
+  REQUIRE(plugin.reasons(device, shape) == "");
+  CHECK_NOTHROW(plugin.warm(device, shape));
+  CHECK_FALSE(fs::is_empty(folder.folder()));
+}
