@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "anyattn/error.hpp"
 #include "prebuild/absent_device.h"
 #include "temp_dir.h"
 
@@ -34,6 +35,24 @@ bool has_compiler() {
 }
 
 }  // namespace
+
+TEST_CASE("hip_architectures_before_gfx90a_are_refused") {
+  OpenPlugin plugin(ANYATTN_PORTABLE_HIP_PLUGIN, {{"cache", "off"}, {"unproven", "allow"}});
+  const Shape shape{4, 2, 64, 64, ANYATTN_DTYPE_BFLOAT16};
+  const auto too_old = [&](const char* architecture, uint32_t major, uint32_t minor) {
+    const std::string refusal = anyattn::text("architecture=", architecture, " (allowed: gfx90a or newer) ");
+    return plugin.reasons(amd_device(architecture, major, minor), shape) == refusal;
+  };
+  CHECK(too_old("gfx803", 8, 0x03));
+  CHECK(too_old("gfx900", 9, 0x00));
+  CHECK(too_old("gfx906", 9, 0x06));
+  CHECK(too_old("gfx908", 9, 0x08));
+  CHECK(too_old("gfx90c", 9, 0x0c));
+  CHECK_FALSE(too_old("gfx90a", 9, 0x0a));
+  CHECK_FALSE(too_old("gfx942", 9, 0x42));
+  CHECK_FALSE(too_old("gfx1030", 10, 0x30));
+  CHECK_FALSE(too_old("gfx1100", 11, 0x00));
+}
 
 TEST_CASE("hip_kernels_are_compiled_by_hiprtc_for_gfx90a") {
   if (!has_compiler()) return;

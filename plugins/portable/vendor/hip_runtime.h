@@ -29,7 +29,10 @@ inline constexpr const char* kCode = "hiprtcGetCode";
 inline constexpr const char* kOptions[] = {"-std=c++17"};
 inline constexpr const char* kOldest = "gfx90a";
 
-inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 9; }
+// gfx90c is an older one's number: the graphics of a processor.
+inline bool runs_on(const anyattn_device_facts& facts) {
+  return facts.arch_major > 9 || (facts.arch_major == 9 && facts.arch_minor >= 0x0a && facts.arch_minor != 0x0c);
+}
 inline std::string architecture_option(const anyattn_device_facts& facts) {
   return "--offload-arch=" + std::string(facts.architecture);
 }
