@@ -27,6 +27,7 @@ Batch::Batch(const Case& c, const anyattn_limits& limits, bool loose, bool host_
   batch_.max_query_len = loose ? limits.max_query_len : max_query_len;
   batch_.max_seq_len = loose ? limits.max_seq_len : max_seq_len;
   batch_.shared_prefix_len = static_cast<uint32_t>(c.shared_prefix);
+  if (c.lens.empty()) return;  // the arrays stay null
   batch_.query_start_loc = query_start_loc_.lent_as<int32_t>();
   batch_.seq_lens = seq_lens_.lent_as<int32_t>();
   if (host_lengths) {

@@ -166,8 +166,9 @@ const Field kFields[] = {
      },
      [](const Case& c) { return joined(c.golden, ':'); }, nullptr},
     ANYATTN_FLAG_FIELD("noncausal", non_causal, "every key is seen"),
-    {"causal", "1 or 0 for each request", [](Case& c, std::string_view t) { c.causal = numbers<int>(t, ','); },
-     [](const Case& c) { return joined(c.causal, ','); }, nullptr},
+    {"causal", "1 or 0 for each request; repeated over those of random=",
+     [](Case& c, std::string_view t) { c.causal = numbers<int>(t, ','); }, [](const Case& c) { return joined(c.causal, ','); },
+     nullptr},
     {"window", "left[:right] keys besides the own one", read_window, window_text, nullptr},
     {"cap", "logits_soft_cap", [](Case& c, std::string_view t) { c.soft_cap = number<double>(t); },
      [](const Case& c) { return above(c.soft_cap, 0.0); }, nullptr},
@@ -267,10 +268,16 @@ void check(const Case& c) {
   if (mla && (c.kv_lora_rank < 1 || c.rope < 1 || c.nope < 1 || c.v_head_dim < 1))
     fail("MLA wants lora=, nope=, rope= and vdim=");
   const bool attends = c.kind != Kind::kMerge && c.kind != Kind::kContract;
-  if (attends && c.lens.empty() && c.random == 0) fail("lens= is missing");
+  if (attends && c.lens.empty() && c.random == 0 && c.pad_rows == 0) fail("lens= is missing");
   if (c.random > 0 && c.limits == CaseLimits{}) fail("random= wants limits=");
+  if (c.random > 0 && (!c.mm.empty() || c.top_k > 0 || c.cp_world_size > 0 || c.kind == Kind::kMlaPrefill))
+    fail("random= goes without mm=, topk=, cp= and mla_prefill");
+  const bool replays = c.random > 0 && c.mode == ANYATTN_METADATA_GRAPH_CAPTURE;
+  if (c.random > 0 && c.kind == Kind::kMlaDecode && !replays) fail("random= with mla_decode wants mode=graph");
+  if (replays && (c.kind == Kind::kRagged || c.q_scale != 0 || c.out_scale != 0 || c.fused))
+    fail("random= with mode=graph goes without ragged, q_scale=, out_scale= and fused");
   if (c.kind == Kind::kMlaPrefill && c.context_chunk < 1) fail("mla_prefill wants context_chunk=");
-  if (!c.causal.empty() && c.causal.size() != c.lens.size()) fail("causal= wants one value for each request");
+  if (!c.causal.empty() && c.causal.size() != c.lens.size() && c.random == 0) fail("causal= wants one value for each request");
   if (c.kind == Kind::kContract && c.check.empty()) fail("contract wants check=");
   if (c.cp_world_size > 0 && c.cp_interleave < 1) fail("cp= wants world:interleave, both above 0");
   if (c.out_scale != 0 && (!(c.out_scale > 0) || c.out_dtype != 0)) fail("out_scale= wants a value above 0, and no out=");

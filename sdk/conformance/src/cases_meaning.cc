@@ -32,7 +32,7 @@ constexpr Line kLines[] = {
     {"meaning/block_size_@", "paged q=4 kv=2 d=64 lens=1/1,5/37,1/130 seed=714 lse=natural poisons bs=@", Dtypes::kFloat32,
      "0|1|2|8|15|16|17|24|32|33|64|128|256"},
     {"meaning/block_size_in_halves_@", "paged q=4 kv=2 d=64 lens=1/1,5/37,1/130 seed=714 lse=natural bs=@", Dtypes::kHalves,
-     "1|15|16|32"},
+     "1|15|16|32|128|256"},
     {"meaning/head_size_@", "paged q=4 kv=2 lens=5/37,1/50 seed=715 lse=natural d=@", Dtypes::kAll,
      "8|16|24|32|40|48|64|72|80|96|112|120|128|160|192|256|512|576"},
     {"meaning/head_sizes_@", "paged q=4 kv=2 lens=5/37,1/50 seed=716 lse=natural @", Dtypes::kFloat32,

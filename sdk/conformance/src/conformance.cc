@@ -73,8 +73,10 @@ std::string feature_of(const std::string& name) {
   return name.substr(kPrefix.size(), name.find('/', kPrefix.size()) - kPrefix.size());
 }
 
-void judge(const std::vector<std::string>& must_pass, CaseResult* result) {
+void judge(const std::vector<std::string>& must_pass, const Subject& subject, CaseResult* result) {
   if (result->verdict != Verdict::kRefused && result->verdict != Verdict::kNotOffered) return;
+  const bool of_graphs = result->c.mode == ANYATTN_METADATA_GRAPH_CAPTURE;
+  if (result->verdict == Verdict::kNotOffered && of_graphs && !captures_graphs(subject)) return;
   if (!listed(must_pass, result->c.name)) return;
   result->message =
       "the must-pass list has this case, but it is " + std::string(verdict_name(result->verdict)) + ": " + result->message;
@@ -92,7 +94,7 @@ BackendReport run_backend(const Subject& subject, const std::vector<Case>& cases
     if (const std::string feature = feature_of(result.c.name); !feature.empty() && result.verdict == Verdict::kFailed) {
       wrong[index] = feature;
     }
-    judge(must_pass, &result);
+    judge(must_pass, subject, &result);
     if (options.progress) options.progress(result);
     results[index] = std::move(result);
   };

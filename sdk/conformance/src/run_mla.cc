@@ -12,6 +12,7 @@
 #include "outputs.h"
 #include "paged_cache.h"
 #include "run_merge.h"
+#include "run_replay.h"
 
 namespace anyattn::conformance {
 namespace {
@@ -278,6 +279,7 @@ void check_relations(Session& session, const Case& c, const MlaData& data, const
 }  // namespace
 
 void run_mla_decode(const Subject& subject, const Case& c, CaseResult* result) {
+  if (c.random > 0) return run_replay(subject, c, result);
   const MlaData data = make_mla_data(c);
   if (c.cp_world_size == 0) {
     Session session(subject, c, 0);

@@ -6,6 +6,7 @@
 
 #include "failure.h"
 #include "plain_call.h"
+#include "random_batch.h"
 #include "run_merge.h"
 #include "run_replay.h"
 
@@ -115,43 +116,12 @@ void run_shards(const Subject& subject, const Case& c, CaseResult* result) {
   if (!c.golden.empty() && c.dtype == ANYATTN_DTYPE_FLOAT32) want_figures(merged, c.golden, base_of(c));
 }
 
-// A batch within the limits: any lengths, padding, requests without rows or without keys. Where the case has a prefix, all keys hold
-// it, and the backend is told of all, a part or none of it.
-Case random_batch(const Case& c, SplitMix64* generator) {
-  Case batch = c;
-  batch.random = 0;
-  const auto& limits = c.limits;
-  uint64_t rows_left = limits.num_tokens;
-  const auto count = 1 + generator->below(limits.num_reqs);
-  for (uint64_t r = 0; r < count; ++r) {
-    const auto most = std::min<uint64_t>(limits.query_len, rows_left);
-    auto query_len = generator->below(2) ? std::min<uint64_t>(1, most) : generator->below(most + 1);
-    const auto least = std::max<uint64_t>(1, static_cast<uint64_t>(c.prefix));
-    const auto key_len = generator->below(16) == 0 ? 0 : least + generator->below(limits.seq_len - least + 1);
-    if (generator->below(8) != 0) query_len = std::min(query_len, key_len);
-    batch.lens.push_back({static_cast<int32_t>(query_len), static_cast<int32_t>(key_len)});
-    rows_left -= query_len;
-  }
-  batch.pad_rows = generator->below(4) == 0 ? static_cast<int>(generator->below(std::min<uint64_t>(rows_left, 3) + 1)) : 0;
-  const bool no_rows =
-      std::all_of(batch.lens.begin(), batch.lens.end(), [](const RequestLens& lens) { return lens.query_len == 0; });
-  if (no_rows && batch.pad_rows == 0) batch.lens[0].query_len = 1;
-  if (c.shared_prefix > 0) {
-    const auto told = generator->below(3);
-    batch.shared_prefix = told == 0 ? 0 : told == 1 ? c.shared_prefix : static_cast<int>(generator->below(c.shared_prefix));
-  }
-  const uint64_t seed = 1 + generator->below(1u << 20);
-  batch.seeds = {seed, seed + 1, seed + 2};
-  return batch;
-}
-
 void run_random(const Subject& subject, const Case& c, CaseResult* result) {
+  if (c.mode == ANYATTN_METADATA_GRAPH_CAPTURE) return run_replay(subject, c, result);
   SplitMix64 generator(c.seeds[0]);
-  if (c.mode == ANYATTN_METADATA_GRAPH_CAPTURE)
-    return run_replay(subject, c, [&] { return random_batch(c, &generator); }, result);
   Session session(subject, c, 0);
   for (int i = 0; i < c.random; ++i) {
-    const Case batch = random_batch(c, &generator);
+    const Case batch = random_batch(c, i, &generator);
     const PlainData data = make_plain_data(batch, subject.model_file);
     try {
       judge(call(session, batch, data, 0, Poison::kNan, i % 2 == 1), plain_reference(batch, data, 0), base_of(c),

@@ -28,6 +28,11 @@ struct Subject {
   Device* device = nullptr;  // null: the CPU
 };
 
+// Where the device has none, cases of captured graphs are not offered, and a must-pass list may have them all the same.
+inline bool captures_graphs(const Subject& subject) {
+  return subject.device && subject.device->table().graph_capture_begin != nullptr;
+}
+
 // The backend says no, with reasons.
 struct Refused : std::runtime_error {
   explicit Refused(std::vector<Reason> why) : std::runtime_error("refused"), reasons(std::move(why)) {}

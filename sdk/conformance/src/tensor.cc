@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor.h"
 
+#include <algorithm>
+
 #include "anyattn/conformance/numbers.h"
 #include "failure.h"
 
@@ -20,7 +22,8 @@ Tensor::Tensor(const char* name, uint32_t dtype, int64_t rows, std::vector<int64
   row_size_ = static_cast<size_t>(strides_[0]);
   strides_[0] += row_gap;
   row_stride_ = static_cast<size_t>(strides_[0]);
-  block_ = Block(name_, static_cast<size_t>(rows) * row_stride_ * element_bytes(dtype), Fill::kNan);
+  const auto room = static_cast<size_t>(std::max<int64_t>(rows, 1));  // a tensor of no rows has an address, or it were absent
+  block_ = Block(name_, room * row_stride_ * element_bytes(dtype), Fill::kNan);
 }
 
 anyattn_tensor Tensor::view() {

@@ -85,7 +85,7 @@ struct Case {
   std::vector<double> golden;            // golden=S:A:Wt:Ls:count
 
   bool non_causal = false;  // noncausal
-  std::vector<int> causal;  // causal=1,0,...: per request
+  std::vector<int> causal;  // causal=1,0,...: per request; of random batches: repeated over them
   int window_left = -1;     // window=left[:right]
   int window_right = -1;
   double soft_cap = 0.0;       // cap=
