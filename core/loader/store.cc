@@ -47,12 +47,23 @@ void put_file(const std::string& target, const std::string& source, const std::s
   want(trust::write_private_file(target, read_checked(source, hash), 0500));
 }
 
+// Whatever lies beside the file and was not copied, as links.
+void link_neighbours(const fs::path& folder, const fs::path& beside) {
+  std::error_code error;
+  for (fs::directory_iterator entry(beside, error); !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::error_code there_already;
+    fs::create_symlink(entry->path(), folder / entry->path().filename(), there_already);
+  }
+}
+
 }  // namespace
 
 std::string put_copy(const std::string& store, const discovery::Candidate& candidate) {
   std::string all = candidate.content;
   for (const discovery::Companion& companion : candidate.companions) all += "\n" + companion.hash + " " + companion.name;
-  const std::string name = candidate.companions.empty() ? candidate.content : discovery::hash_text(all);
+  const fs::path beside = fs::path(candidate.path).parent_path();
+  if (!candidate.must_be_copied) all += "\n" + beside.string();  // links of one place do not serve another
+  const std::string name = all == candidate.content ? candidate.content : discovery::hash_text(all);
   want(trust::make_private_folder(store));
   const fs::path folder = fs::path(store) / name;
   want(hold_copy(folder.string()));
@@ -63,6 +74,7 @@ std::string put_copy(const std::string& store, const discovery::Candidate& candi
   }
   const std::string copy = (folder / fs::path(candidate.path).filename()).string();
   put_file(copy, candidate.path, candidate.content);
+  if (!candidate.must_be_copied) link_neighbours(folder, beside);
   prune_store(store, {});
   return copy;
 }

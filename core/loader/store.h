@@ -11,7 +11,8 @@
 namespace anyattn::loader {
 
 // Copies the candidate and its companions into `store` (absolute; made for this user alone), each read once and compared with
-// its hash, and returns the copy's path. What is there already is compared again. This
+// its hash, and returns the copy's path. Where trust asks for no copy, links stand for whatever else lies beside the file, so that
+// the plugin finds its data there. What is there already is compared again. This
 // process holds the folder from then on; others that nobody holds may be pruned (store_limits.h). Throws Refusal.
 std::string put_copy(const std::string& store, const discovery::Candidate& candidate);
 

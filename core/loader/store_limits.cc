@@ -59,7 +59,7 @@ uint64_t bytes_below(const fs::path& folder) {
   for (fs::recursive_directory_iterator entry(folder, error); !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
     std::error_code gone;
-    const uint64_t size = entry->is_regular_file(gone) ? entry->file_size(gone) : 0;
+    const uint64_t size = fs::is_regular_file(entry->symlink_status(gone)) ? entry->file_size(gone) : 0;
     if (!gone) sum += size;
   }
   return sum;

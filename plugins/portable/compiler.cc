@@ -97,14 +97,16 @@ uint32_t compiler_version() {
 
 CodeCache cache_of(const Host& host) { return CodeCache(host.option("cache", "auto")); }
 
-// Code that was built with the plugin: the folder `prebuilt` beside its file.
+// Code that was built with the plugin: the folder `prebuilt` beside its file, where a copy of the host's has a link.
 CodeCache prebuilt() {
-  static const std::string folder = [] {
+  static const std::filesystem::path own = [] {
     Dl_info info{};
-    if (!dladdr(reinterpret_cast<const void*>(&program_text), &info) || !info.dli_fname) return std::string("off");
-    return (std::filesystem::path(info.dli_fname).parent_path() / "prebuilt").string();
+    const bool known = dladdr(reinterpret_cast<const void*>(&program_text), &info) && info.dli_fname;
+    return std::filesystem::path(known ? info.dli_fname : "").parent_path();
   }();
-  return CodeCache(folder);
+  std::error_code absent;
+  const std::string folder = own.empty() ? std::string() : std::filesystem::canonical(own / "prebuilt", absent).string();
+  return CodeCache(folder.empty() ? "off" : folder);
 }
 
 // Everything that decides about the code, but for the compiler. Its number of multiprocessors is no part of it.

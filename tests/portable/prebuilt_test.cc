@@ -48,12 +48,16 @@ class Place {
     fs::permissions(decode_code(), fs::perms::owner_all);
     fs::create_directory(folder_ / "alone");
     fs::copy_file(file(), alone());
+    fs::create_directory(folder_ / "linked");
+    fs::copy_file(file(), linked());
+    fs::create_directory_symlink(code(), folder_ / "linked/prebuilt");
     OpenPlugin(file(), {{"cache", code().string()}, {"warmup", "compile"}}).warm(absent_device("sm_90"), kBuilt);
   }
   std::string file() const { return folder_ / "anyattn_portable_cuda.so"; }
   fs::path code() const { return folder_ / "prebuilt"; }
   std::string decode_code() const { return folder_ / "decode"; }
-  std::string alone() const { return folder_ / "alone/anyattn_portable_cuda.so"; }  // with nothing beside it
+  std::string alone() const { return folder_ / "alone/anyattn_portable_cuda.so"; }    // with nothing beside it
+  std::string linked() const { return folder_ / "linked/anyattn_portable_cuda.so"; }  // as a host's copy, with a link beside it
 
  private:
   TempDir folder_;
@@ -138,6 +142,8 @@ TEST_CASE("prebuilt_code_is_found_without_a_compiler_only_for_what_was_built_and
   CHECK(plugin.reasons(here, kBuilt) == "");
   CHECK(plugin.reasons(smaller, kBuilt) == "");
   CHECK(warm(plugin, smaller, kBuilt) == "");
+  OpenPlugin copy(place.linked(), {{"cache", "off"}, {"compiler", "off"}, {"warmup", "compile"}});
+  CHECK(warm(copy, here, kBuilt) == "");
 
   for (const std::string& refusal : {plugin.reasons(here, kOther), plugin.reasons(absent_device("sm_80"), kBuilt)})
     CHECK_MESSAGE(refusal == "compiler_version=off (allowed: a run-time compiler, or machine code of just this problem) ",

@@ -4,9 +4,12 @@
 #include "anyattn/util.h"
 #include "fake_plugins/counters.h"
 #include "loader/call.h"
+#include "loader/store.h"
 #include "unit/loading/fakes.h"
 
 namespace {
+
+namespace fs = std::filesystem;
 
 using anyattn::discovery::Skip;
 using anyattn::discovery::Stage;
@@ -259,6 +262,36 @@ TEST_CASE("file_that_changed_after_it_was_listed_is_not_opened") {
   REQUIRE(opened.failure.has_value());
   fakes::check_parts(anyattn::discovery::text(*opened.failure), {path.string(), "open", "changed after it was listed"});
   CHECK_FALSE(fakes::is_mapped(path));
+}
+
+TEST_CASE("what_lies_beside_a_replaced_file_is_found_beside_its_copy") {
+  fakes::TestHost host;
+  fakes::TempFolder folder;
+  const fs::path path = folder.add("version_one", "plugins");
+  const fs::path data = path.parent_path() / "data/table", store = folder.path() / "copies";
+  fs::create_directory(data.parent_path());
+  fakes::write_file(data, "7");
+  const auto listed = [&] { return fakes::discover(fakes::config_of({path.parent_path()})).candidates.at(0); };
+  const auto open = [&] {
+    Loader loader(host.services());
+    loader.copy_into(store.string(), 8);
+    const Opened opened = loader.open(listed());
+    if (opened.failure) FAIL(anyattn::discovery::text(*opened.failure));
+    return fs::path(opened.plugin->path);
+  };
+  CHECK(open() == path);
+  fs::copy_file(fakes::file("version_two"), folder.path() / "incoming");
+  fs::rename(folder.path() / "incoming", path);
+  const fs::path copy = open();
+  CHECK(copy.parent_path().parent_path() == store);
+  CHECK(fakes::read_file(copy.parent_path() / "data/table") == "7");
+  CHECK(fakes::read_file(copy) == fakes::read_file(path));
+  // What nobody vouched for is not beside a copy that trust asks for.
+  auto pinned = listed();
+  pinned.must_be_copied = true;
+  const fs::path vouched = anyattn::loader::put_copy(store.string(), pinned);
+  CHECK(fakes::read_file(vouched) == fakes::read_file(path));
+  CHECK_FALSE(fs::exists(vouched.parent_path() / "data"));
 }
 
 TEST_CASE("failed_plugin_keeps_its_text_and_leaves_its_id_free") {
