@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "facts.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -15,20 +13,10 @@
 namespace anyattn::device {
 namespace {
 
-// The run-time compiler's version as 1000 * major + 10 * minor; 0 where the library is not installed. Opened by name, never
-// linked, so that this plugin loads on machines without it; kept open because portable kernels will use it.
-uint32_t compiler_version() {
-  static const uint32_t version = [] {
-    for (const char* name : kCompilerLibraries) {
-      void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (!library) continue;
-      using Version = int (*)(int*, int*);
-      int major = 0, minor = 0;
-      if (auto ask = reinterpret_cast<Version>(dlsym(library, kCompilerVersionSymbol)); ask && ask(&major, &minor) == 0)
-        return static_cast<uint32_t>(1000 * major + 10 * minor);
-    }
-    return uint32_t{0};
-  }();
+// The run-time compiler's version; 0 where no library that suits the driver is installed. Opened by name, never linked, so that this
+// plugin loads on machines without it.
+uint32_t compiler_version(int driver) {
+  static const uint32_t version = open_compiler(kCompiler, static_cast<uint32_t>(driver)).version;
   return version;
 }
 
@@ -82,7 +70,7 @@ int32_t facts(const anyattn_host* /*host*/, int32_t ordinal, anyattn_device_fact
   own.features = ANYATTN_DEVICE_HAS_GRAPHS;
   own.driver_version = static_cast<uint32_t>(driver);
   own.runtime_version = static_cast<uint32_t>(runtime);
-  own.compiler_version = compiler_version();
+  own.compiler_version = compiler_version(driver);
   own.architecture = keep(vendor_facts(properties, own));
   own.name = keep(properties.name);
   std::memcpy(out, &own, own.struct_size);

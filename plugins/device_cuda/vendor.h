@@ -5,6 +5,7 @@
 
 #include <anyattn/device.h>
 #include <cuda_runtime_api.h>
+#include <anyattn/run_time_compiler.hpp>
 
 #include <string>
 
@@ -14,8 +15,7 @@ constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
 constexpr char kDevice[] = "cuda";
 constexpr char kVendor[] = "NVIDIA";
 constexpr char kPluginId[] = "org.anyattn.device.cuda";
-constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-constexpr char kCompilerVersionSymbol[] = "nvrtcVersion";
+constexpr CompilerNames kCompiler = kNvrtc;
 
 inline cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   return cudaGraphInstantiate(executable, graph, 0);

@@ -4,6 +4,7 @@
 
 #include <anyattn/device.h>
 #include <hip/hip_runtime_api.h>
+#include <anyattn/run_time_compiler.hpp>
 
 #include <cstdlib>
 #include <string>
@@ -72,8 +73,7 @@ constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_HIP;
 constexpr char kDevice[] = "hip";
 constexpr char kVendor[] = "AMD";
 constexpr char kPluginId[] = "org.anyattn.device.hip";
-constexpr const char* kCompilerLibraries[] = {"libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"};
-constexpr char kCompilerVersionSymbol[] = "hiprtcVersion";
+constexpr CompilerNames kCompiler = kHiprtc;
 
 inline hipError_t instantiate(hipGraphExec_t* executable, hipGraph_t graph) {
   return hipGraphInstantiate(executable, graph, nullptr, nullptr, 0);

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "code_cache.h"
@@ -16,9 +18,14 @@
 namespace anyattn::portable {
 namespace {
 
-const Library& compiler() {
-  static const Library library(vendor::kCompilerLibraries);
-  return library;
+// The run-time compiler for a device's driver.
+const RunTimeCompiler& compiler(const anyattn_device_facts& facts) {
+  static std::mutex mutex;
+  static std::map<uint32_t, RunTimeCompiler> of_driver;
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = of_driver.try_emplace(facts.driver_version);
+  if (fresh) at->second = open_compiler(vendor::kCompiler, facts.driver_version);
+  return at->second;
 }
 
 std::string name(const char* function) { return std::string(vendor::kCompilerPrefix) + function; }
@@ -49,8 +56,7 @@ Specialisation any_problem() {
   return spec;
 }
 
-std::string compile(const std::string& program, const std::string& architecture) {
-  const Library& library = compiler();
+std::string compile(const Library& library, const std::string& program, const std::string& architecture) {
   using Program = void*;
   const auto create =
       library.get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(name("CreateProgram"));
@@ -83,16 +89,6 @@ std::string compile(const std::string& program, const std::string& architecture)
   if (status != 0)
     throw Error(ANYATTN_UNSUPPORTED, "the run-time compiler refuses the kernels (", status, "): ", result.c_str());
   return result;
-}
-
-// 0 where there is none.
-uint32_t compiler_version() {
-  static const uint32_t version = [] {
-    const auto ask = reinterpret_cast<int (*)(int*, int*)>(compiler().find(name("Version")));
-    int major = 0, minor = 0;
-    return ask && ask(&major, &minor) == 0 ? static_cast<uint32_t>(1000 * major + 10 * minor) : uint32_t{0};
-  }();
-  return version;
 }
 
 CodeCache cache_of(const Host& host) { return CodeCache(host.option("cache", "auto")); }
@@ -143,8 +139,12 @@ std::string program_text(const Specialisation& of_problem, const Program& progra
               "#include \"entries.inl\"\n}\n");
 }
 
-bool can_compile(const Host& host, const anyattn_device_facts& facts) {
-  return host.option("compiler", "auto") != "off" && (facts.compiler_version != 0 || compiler_version() != 0);
+std::string why_not_compile(const Host& host, const anyattn_device_facts& facts) {
+  if (host.option("compiler", "auto") == "off") return "off";
+  const RunTimeCompiler& found = compiler(facts);
+  if (!found.library) return text("none: ", found.why);
+  if (vendor::compiles_for(Library(found.library), facts)) return {};
+  return text(compiler_version_text(found.version), ", which does not compile for ", facts.architecture);
 }
 
 bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes) {
@@ -160,9 +160,10 @@ std::string machine_code(const Host& host, const anyattn_device_facts& facts, co
                          const Program& program) {
   const std::string words = program_text(spec, program), key = key_of(facts, words);
   const CodeCache cache = cache_of(host);
-  const bool compiles = can_compile(host, facts);
+  const std::string why_not = why_not_compile(host, facts);
+  const bool compiles = why_not.empty();
   // What is kept is the compiler's version, then the code. Another compiler compiles anew; who may not compile takes any.
-  const uint32_t version = compiles ? compiler_version() : 0;
+  const uint32_t version = compiles ? compiler(facts).version : 0;
   for (const CodeCache& from : {cache, prebuilt()}) {
     const std::string kept = from.find(key);
     uint32_t compiled_by = 0;
@@ -173,9 +174,9 @@ std::string machine_code(const Host& host, const anyattn_device_facts& facts, co
   if (!compiles)
     throw Error(ANYATTN_UNSUPPORTED, "no machine code for this problem",
                 program.lane > 0 ? text("'s queries longer than ", spec.lanes[0].max_query) : "", ", and ",
-                compiler() ? "the option compiler is off" : text("no run-time compiler (", compiler().why(), ")"),
+                "the run-time compiler is ", why_not,
                 "; install one, or take the code along in the folder that the option cache names");
-  const std::string code = compile(words, vendor::architecture_option(facts));
+  const std::string code = compile(Library(compiler(facts).library), words, vendor::architecture_option(facts));
   cache.keep(key, std::string(reinterpret_cast<const char*>(&version), sizeof version) + code);
   return code;
 }

@@ -21,8 +21,9 @@ std::vector<Program> programs_of(const Specialisation& spec);
 // The whole text of a program: constants, then the kernels.
 std::string program_text(const Specialisation& spec, const Program& program);
 
-// May this machine compile? Not where there is no compiler, or the option compiler is off.
-bool can_compile(const Host& host, const anyattn_device_facts& facts);
+// Why this machine does not compile for the device: the option compiler is off, there is no compiler that suits the driver, or it
+// does not know the architecture. Empty: it compiles.
+std::string why_not_compile(const Host& host, const anyattn_device_facts& facts);
 
 // Is there code for every program of the first `lanes` lanes, in the folder of the option cache or beside the plugin? Looks at names
 // of files only.

@@ -89,9 +89,9 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
 }
 
 void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes, Reasons& reasons) {
-  if (can_compile(host, facts) || has_code(host, facts, spec, lanes)) return;
-  reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", host.option("compiler", "auto") == "off" ? "off" : "none",
-              "a run-time compiler, or machine code of just this problem",
+  const std::string why_not = why_not_compile(host, facts);
+  if (why_not.empty() || has_code(host, facts, spec, lanes)) return;
+  reasons.add(ANYATTN_REASON_COMPILER, "compiler_version", why_not, "a run-time compiler, or machine code of just this problem",
               "install one, or name a folder that a warm-up has filled in the option cache");
 }
 

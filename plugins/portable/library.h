@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared library opened at run time and kept open, and its functions by name. Included by compiler.cc and kernels_gpu.cc.
+// A shared library opened at run time and kept open, and its functions by name. Included by compiler.cc and kernels_gpu.cc, and by
+// hip_runtime.h.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,6 +14,8 @@ namespace anyattn::portable {
 
 class Library {
  public:
+  Library() = default;
+  explicit Library(void* handle) : handle_(handle) {}
   // The first of `names` that opens; none is an empty library.
   explicit Library(std::span<const char* const> names) {
     for (const char* name : names) {

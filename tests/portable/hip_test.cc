@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "anyattn/error.hpp"
+#include "anyattn/run_time_compiler.hpp"
 #include "prebuild/absent_device.h"
 #include "temp_dir.h"
 
@@ -28,10 +28,9 @@ anyattn_device_facts amd_device(const char* architecture, uint32_t major, uint32
 }
 
 bool has_compiler() {
-  for (const char* name : {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"})
-    if (dlopen(name, RTLD_NOW | RTLD_LOCAL)) return true;
-  MESSAGE("SKIPPED: no hiprtc on this machine");
-  return false;
+  const anyattn::RunTimeCompiler found = anyattn::open_compiler(anyattn::kHiprtc, 0);
+  if (!found.library) MESSAGE("SKIPPED: no hiprtc on this machine: ", found.why);
+  return found.library != nullptr;
 }
 
 }  // namespace
@@ -63,4 +62,14 @@ TEST_CASE("hip_kernels_are_compiled_by_hiprtc_for_gfx90a") {
   REQUIRE(plugin.reasons(device, shape) == "");
   CHECK_NOTHROW(plugin.warm(device, shape));
   CHECK_FALSE(fs::is_empty(folder.folder()));
+}
+
+// hiprtc 5.2 ends the process there.
+TEST_CASE("hip_architectures_that_hiprtc_does_not_know_are_refused") {
+  if (!has_compiler()) return;
+  OpenPlugin plugin(ANYATTN_PORTABLE_HIP_PLUGIN, {{"cache", "off"}, {"warmup", "compile"}, {"unproven", "allow"}});
+  const anyattn_device_facts device = amd_device("gfx9999", 99, 0x99);
+  const Shape shape{4, 2, 64, 64, ANYATTN_DTYPE_BFLOAT16};
+  CHECK(plugin.reasons(device, shape).find("which does not compile for gfx9999") != std::string::npos);
+  CHECK_THROWS(plugin.warm(device, shape));
 }

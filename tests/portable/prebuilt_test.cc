@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "anyattn/run_time_compiler.hpp"
 #include "prebuild/absent_device.h"
 #include "temp_dir.h"
 
@@ -166,4 +167,29 @@ TEST_CASE("the_text_of_hip_compiles_for_nvidia_through_its_shim") {
   halves.dtype = ANYATTN_DTYPE_FLOAT16;
   CHECK(warm(plugin, absent_device("sm_90"), halves) == "");
   CHECK_FALSE(fs::is_empty(folder.folder()));
+}
+
+TEST_CASE("a_compiler_newer_than_the_driver_or_older_than_the_device_is_none") {
+  using namespace anyattn;
+  REQUIRE(kCompiler != nullptr);
+  const char* const files[] = {"libnone.so.1", ANYATTN_NVRTC};
+  const CompilerNames names{files, kNvrtc.version_function, kNvrtc.driver_unit, false};
+  const uint32_t version = open_compiler(names, 0).version, major = version / 1000;
+  REQUIRE(major >= 12);
+  CHECK(open_compiler(names, version).version == version);
+  CHECK(open_compiler(names, 1000 * (major + 1)).version == version);
+  const RunTimeCompiler none = open_compiler(names, 1000 * major - 10);
+  CHECK(none.library == nullptr);
+  CHECK_MESSAGE(none.why == text(compiler_version_text(version), " is newer than the driver's ", major - 1, ".x"), none.why);
+
+  OpenPlugin plugin(ANYATTN_PORTABLE_CUDA_PLUGIN, {{"cache", "off"}});
+  anyattn_device_facts device = absent_device("sm_90");
+  CHECK(plugin.reasons(device, kBuilt) == "");
+  device.driver_version = 1000 * major - 10;
+  CHECK((plugin.reasons(device, kBuilt) == "") == (open_compiler(kNvrtc, device.driver_version).library != nullptr));
+  device.driver_version = version;
+  device.architecture = "sm_990";
+  device.arch_major = 99;
+  const std::string refusal = plugin.reasons(device, kBuilt);
+  CHECK_MESSAGE(refusal.find(", which does not compile for sm_990") != std::string::npos, refusal);
 }

@@ -3,10 +3,14 @@
 // builds without the toolkit and loads without a driver.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "anyattn/device.h"
+#include "anyattn/run_time_compiler.hpp"
+#include "library.h"
 
 namespace anyattn::portable::vendor {
 
@@ -19,9 +23,7 @@ inline constexpr bool kMatrixCores = false;  // the text of hip.h, through hip_o
 #endif
 inline constexpr const char* kUnproven = nullptr;  // what was run: README.md
 inline constexpr const char* kDriverLibraries[] = {"libcuda.so.1"};
-inline constexpr const char* kCompilerLibraries[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                                     "/usr/local/cuda/lib64/libnvrtc.so.13",
-                                                     "/usr/local/cuda/lib64/libnvrtc.so"};
+inline constexpr CompilerNames kCompiler = kNvrtc;
 inline constexpr const char* kModuleLoad = "cuModuleLoadData";
 inline constexpr const char* kModuleUnload = "cuModuleUnload";
 inline constexpr const char* kGetFunction = "cuModuleGetFunction";
@@ -35,6 +37,16 @@ inline constexpr const char* kCode = "nvrtcGetCUBIN";
 inline constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
 inline constexpr const char* kOldest = "sm_80";  // asynchronous copies and bfloat16 products
 
+// Does the compiler know the device's architecture? Those before 11.2 do not say.
+inline bool compiles_for(const Library& compiler, const anyattn_device_facts& facts) {
+  const auto count = reinterpret_cast<int (*)(int*)>(compiler.find("nvrtcGetNumSupportedArchs"));
+  const auto list = reinterpret_cast<int (*)(int*)>(compiler.find("nvrtcGetSupportedArchs"));
+  int number = 0;
+  if (!count || !list || count(&number) != 0) return true;
+  std::vector<int> known(static_cast<size_t>(number));
+  const int own = static_cast<int>(10 * facts.arch_major + facts.arch_minor);
+  return list(known.data()) == 0 && std::find(known.begin(), known.end(), own) != known.end();
+}
 inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 8; }
 // Warp groups that multiply are a feature of just this architecture.
 inline bool has_groups(const anyattn_device_facts& facts) { return facts.arch_major == 9 && facts.arch_minor == 0; }

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "anyattn/device.h"
+#include "anyattn/run_time_compiler.hpp"
+#include "library.h"
 
 namespace anyattn::portable::vendor {
 
@@ -15,7 +17,7 @@ inline constexpr bool kMatrixCores = false;  // scalar products for every kind
 inline constexpr const char* kUnproven = "no AMD device has run these kernels yet";
 inline constexpr const char* kDriverLibraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                                    "libamdhip64.so"};
-inline constexpr const char* kCompilerLibraries[] = {"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so", "libamdhip64.so.5"};
+inline constexpr CompilerNames kCompiler = kHiprtc;
 inline constexpr const char* kModuleLoad = "hipModuleLoadData";
 inline constexpr const char* kModuleUnload = "hipModuleUnload";
 inline constexpr const char* kGetFunction = "hipModuleGetFunction";
@@ -29,6 +31,20 @@ inline constexpr const char* kCode = "hiprtcGetCode";
 inline constexpr const char* kOptions[] = {"-std=c++17"};
 inline constexpr const char* kOldest = "gfx90a";
 
+// Does the compiler know the device's architecture? hiprtc does not say, and ends the process where it does not know one (5.2:
+// gfx942). The library that it compiles with says it, by the name of the code object's target.
+inline constexpr const char* kTargetLibraries[] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"};
+inline bool compiles_for(const Library&, const anyattn_device_facts& facts) {
+  static const Library targets(kTargetLibraries);
+  const auto count = reinterpret_cast<int (*)(size_t*)>(targets.find("amd_comgr_get_isa_count"));
+  const auto name_of = reinterpret_cast<int (*)(size_t, const char**)>(targets.find("amd_comgr_get_isa_name"));
+  const std::string own = std::string("amdgcn-amd-amdhsa--") + facts.architecture;
+  size_t number = 0;
+  if (!count || !name_of || count(&number) != 0) return false;
+  for (size_t i = 0; i < number; ++i)
+    if (const char* name = nullptr; name_of(i, &name) == 0 && own == name) return true;
+  return false;
+}
 // gfx90c is an older one's number: the graphics of a processor.
 inline bool runs_on(const anyattn_device_facts& facts) {
   return facts.arch_major > 9 || (facts.arch_major == 9 && facts.arch_minor >= 0x0a && facts.arch_minor != 0x0c);
