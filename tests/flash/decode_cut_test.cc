@@ -11,20 +11,8 @@
 
 #include "doctest/doctest.h"
 
-// What the headers below want of nvcc. Of these names only the product is called.
-#define __device__
-#define __forceinline__ inline
-#define __shared__ static
-namespace {
-using std::max;
-using std::min;
-[[maybe_unused]] struct {
-  int x;
-} threadIdx;
-[[maybe_unused]] int64_t __shfl_up_sync(uint32_t, int64_t value, int) { return value; }
-[[maybe_unused]] void __syncthreads() {}
-uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{a} * b >> 32); }
-}  // namespace
+#include "device_names.h"
+
 #include "sm90/decode_cut.cuh"
 
 namespace {

@@ -91,6 +91,11 @@ int max_works(const Lane& lane, const Choice& choice) {
 
 Choice choose(const Lane& lane) { return choose(lane.device, lane.problem); }
 
+int blocks_of(const Lane& lane, const Choice& choice) {
+  const int64_t items = static_cast<int64_t>(max_works(lane, choice)) * (lane.problem.num_q_heads / choice.pack);
+  return static_cast<int>(std::min<int64_t>(lane.device.num_multiprocessors, items));
+}
+
 int longest_query(const Device& device, const Problem& problem) {
   return choose(device, problem).instance != nullptr ? kAnyQuery : 0;
 }
@@ -116,7 +121,8 @@ void update(const Lane& lane, const Update& update, void* stream) {
                          lane.max_query,
                          problem.num_q_heads / choice.pack,
                          problem.group() / choice.pack,
-                         choice.tile.element * (problem.head_size + problem.head_size_v)};
+                         choice.tile.element * (problem.head_size + problem.head_size_v),
+                         blocks_of(lane, choice)};
   prefill_schedule<<<1, 1024, 0, static_cast<cudaStream_t>(stream)>>>(update.batch, plan, update.kept,
                                                                       static_cast<PrefillHeader*>(update.persistent));
   cuda::check(cudaGetLastError(), "sm90_prefill, schedule");
@@ -184,9 +190,7 @@ void forward(const Lane& lane, const Forward& call, void* stream) {
   args.lse_token_stride = call.lse_token_stride;
   args.lse_head_stride = call.lse_head_stride;
   args.lse_factor = call.lse_factor;
-  const int64_t items = static_cast<int64_t>(max_works(lane, choice)) * args.heads;
-  const int blocks = static_cast<int>(std::min<int64_t>(lane.device.num_multiprocessors, items));
-  choice.instance->launch(maps, args, blocks, stream);
+  choice.instance->launch(maps, args, blocks_of(lane, choice), stream);
 }
 
 }  // namespace

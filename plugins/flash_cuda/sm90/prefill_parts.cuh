@@ -7,6 +7,7 @@
 #include "cuda_common/softmax.cuh"
 #include "cuda_common/tma.cuh"
 #include "flash_cuda/sm90/prefill_args.h"
+#include "flash_cuda/sm90/prefill_deal.cuh"
 #include "flash_cuda/sm90/prefill_tile.h"
 
 namespace anyattn::flash {
@@ -31,28 +32,16 @@ __device__ __forceinline__ PrefillWork uniform(const PrefillWork& w) {
           uniform(w.keys),  uniform(w.right),  uniform(w.first_tile), uniform(w.end_tile)};
 }
 
-// Blocks take works in turn, forth and back over the list that is sorted by length: section by section of heads, heads of a work
-// side by side. A section is filled up to whole rounds with nothing, so that the deal stays even.
-struct Deal {
-  int works, heads, section_heads, rounds;  // rounds a section
-  int round = 0, first_head = 0;
-
+// The works of this block.
+struct Deal : SectionDeal {
   __device__ __forceinline__ Deal(const PrefillArgs& args)
-      : works(uniform(args.header->count)), heads(args.heads), section_heads(uniform(args.header->section_heads)) {
-    rounds = (works * section_heads + gridDim.x - 1) / gridDim.x;
-  }
-  // The next work of this block that sees a key or has rows to clear; false once all are dealt.
+      : SectionDeal(uniform(args.header->count), args.heads, uniform(args.header->section_heads), gridDim.x) {}
+  // The next work that sees a key or has rows to clear; false once all are dealt.
   __device__ __forceinline__ bool next(const PrefillHeader* header, PrefillWork& work, int& head) {
-    while (works > 0 && first_head < heads) {
-      const int place = round & 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-      const int at = round % rounds * gridDim.x + place, index = at / section_heads;
-      head = first_head + at % section_heads;
-      if (++round % rounds == 0) first_head += section_heads;
-      if (index >= works || head >= heads) continue;
-      work = uniform(reinterpret_cast<const PrefillWork*>(header + 1)[index]);
-      return true;
-    }
-    return false;
+    int index;
+    if (!SectionDeal::next(blockIdx.x, gridDim.x, index, head)) return false;
+    work = uniform(reinterpret_cast<const PrefillWork*>(header + 1)[index]);
+    return true;
   }
 };
 

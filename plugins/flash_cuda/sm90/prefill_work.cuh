@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "flash_cuda/sm90/prefill_args.h"
+#include "flash_cuda/sm90/prefill_deal.cuh"
 
 namespace anyattn::flash {
 
@@ -15,6 +16,7 @@ struct PrefillPlan {
   int min_query, max_query;
   int heads, kv_ratio;  // row groups; row groups a kv head
   int key_bytes;        // K and V of one token and kv head
+  int blocks;           // of the launch
 };
 
 // One block. Counts works by their number of key tiles, then places them by descending number: a static deal of the list over the
@@ -23,16 +25,19 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
   constexpr int kBins = 1024;
   __shared__ int bins[kBins];
   constexpr int64_t kSectionBytes = 16 << 20;  // L2 has 50 MB in two halves, and a line may lie in both
-  __shared__ int longest;
-  __shared__ unsigned long long all_keys;
+  __shared__ int longest, count;
+  __shared__ unsigned long long all_keys;          // that some row of this lane sees
+  __shared__ int busiest[SectionChoices::kCount];  // tiles of the busiest block
   auto* works = reinterpret_cast<PrefillWork*>(header + 1);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   bins[threadIdx.x] = 0;
+  if (threadIdx.x < SectionChoices::kCount) busiest[threadIdx.x] = 0;
   if (threadIdx.x == 0) longest = 0, all_keys = 0;
   __syncthreads();
   if (threadIdx.x == 0) *kept = batch;
 
-  // Calls each(work) for every row tile of this lane; the request past the last one is the padding.
+  // Calls each(work, its key tiles, whether it is the first of its request) for every row tile of this lane; the request past the
+  // last one is the padding.
   const auto walk = [&](auto&& each) {
     for (int request = warp; request <= batch.num_reqs; request += 32) {
       const bool padding = request == batch.num_reqs;
@@ -58,17 +63,18 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
           work.first_tile = first / plan.keys_per_tile;
           work.end_tile = (last + plan.keys_per_tile - 1) / plan.keys_per_tile;
         }
-        each(work, work.end_tile - work.first_tile);
+        each(work, work.end_tile - work.first_tile, at == 0);
       }
     }
   };
 
-  walk([&](const PrefillWork&, int tiles) { atomicMax(&longest, tiles); });
-  for (int i = threadIdx.x; i < batch.num_reqs; i += 1024)
-    atomicAdd(&all_keys, static_cast<unsigned long long>(batch.seq_lens[i]));
+  walk([&](const PrefillWork& work, int tiles, bool first) {
+    atomicMax(&longest, tiles);
+    if (first) atomicAdd(&all_keys, static_cast<unsigned long long>(work.seq_len - work.first_tile * plan.keys_per_tile));
+  });
   __syncthreads();
   const int step = longest / kBins + 1;  // tiles a bin
-  walk([&](const PrefillWork&, int tiles) { atomicAdd(&bins[kBins - 1 - tiles / step], 1); });
+  walk([&](const PrefillWork&, int tiles, bool) { atomicAdd(&bins[kBins - 1 - tiles / step], 1); });
   __syncthreads();
   // Exclusive sums in place.
   __shared__ int sums[32];
@@ -83,13 +89,24 @@ __global__ void __launch_bounds__(1024) prefill_schedule(Batch batch, PrefillPla
   int before = 0;
   for (int w = 0; w < warp; w++) before += sums[w];
   bins[threadIdx.x] = before + sum - mine;
-  if (threadIdx.x == kBins - 1) {
-    header->count = before + sum;
-    const int64_t kv_heads = kSectionBytes / max(1ull, all_keys * plan.key_bytes);
-    header->section_heads = static_cast<int>(min(static_cast<int64_t>(plan.heads), max(kv_heads, int64_t{1}) * plan.kv_ratio));
-  }
+  if (threadIdx.x == kBins - 1) header->count = count = before + sum;
   __syncthreads();
-  walk([&](const PrefillWork& work, int tiles) { works[atomicAdd(&bins[kBins - 1 - tiles / step], 1)] = work; });
+  walk([&](const PrefillWork& work, int tiles, bool) { works[atomicAdd(&bins[kBins - 1 - tiles / step], 1)] = work; });
+  __syncthreads();
+  const SectionChoices choices(plan.heads / plan.kv_ratio, plan.kv_ratio, static_cast<int64_t>(all_keys) * plan.key_bytes,
+                               kSectionBytes);
+  if (choices.most > 1) {  // each thread plays a block of the launch
+    for (int i = threadIdx.x; i < SectionChoices::kCount * plan.blocks; i += 1024) {
+      const int choice = i / plan.blocks, block = i % plan.blocks;
+      SectionDeal deal(count, plan.heads, choices.section_heads(choice), plan.blocks);
+      int tiles = 0;
+      for (int index, head; deal.next(block, plan.blocks, index, head);)
+        tiles += works[index].end_tile - works[index].first_tile + 1;  // its begin and end cost about one
+      atomicMax(&busiest[choice], tiles);
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) header->section_heads = choices.choose(busiest);
 }
 
 }  // namespace anyattn::flash
