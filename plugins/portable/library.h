@@ -16,13 +16,15 @@ class Library {
  public:
   Library() = default;
   explicit Library(void* handle) : handle_(handle) {}
-  // The first of `names` that opens; none is an empty library.
+  // The first of `names` that the process has open, else the first that opens; none is an empty library. Two versions of one
+  // runtime in a process do not know each other's devices and streams.
   explicit Library(std::span<const char* const> names) {
-    for (const char* name : names) {
-      handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (handle_) return;
-      why_ = dlerror();
-    }
+    for (const int present : {RTLD_NOLOAD, 0})
+      for (const char* name : names) {
+        handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL | present);
+        if (handle_) return;
+        if (!present) why_ = dlerror();  // what is not open is no error
+      }
   }
   explicit operator bool() const { return handle_ != nullptr; }
   const std::string& why() const { return why_; }
