@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -49,6 +51,13 @@ std::string device_mistake(const std::string& text) {
   const bool known = kind == "cpu" || kind == "cuda" || kind == "hip" || text == "auto";
   const bool number = !ordinal.empty() && ordinal.size() < 4 && ordinal.find_first_not_of("0123456789") == std::string::npos;
   return known && number ? "" : text + ": allowed: auto, cpu, cuda:0, hip:0";
+}
+
+std::string positive_mistake(const std::string& text) {
+  double value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool number = error == std::errc{} && stop == text.data() + text.size() && std::isfinite(value) && value > 0;
+  return number ? "" : text + ": allowed: numbers above 0";
 }
 
 void add_json(CLI::App& verb, JsonOptions& json) {
@@ -143,10 +152,7 @@ Verb add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   verb->add_option("--checkpoint", options->checkpoint, "weights, llama2.c format, version 0")->type_name("FILE")->required();
   verb->add_option("--tokenizer", options->tokenizer, "its pieces, llama2.c format")->type_name("FILE")->required();
-  verb->add_option("--tokens", options->num_tokens, "how many")
-      ->type_name("N")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
-      ->capture_default_str();
+  verb->add_option("--tokens", options->num_tokens, "how many")->type_name("N")->check(positive_mistake)->capture_default_str();
   add_target(*verb, options->target);
   add_backend(*verb, options->target);
   add_common(*verb, options->common);

@@ -44,7 +44,8 @@ Trace select_requests(const RunOptions& options, uint64_t* skipped) {
 void check_options(const RunOptions& options) {
   if (options.token_budget == 0 || options.max_num_reqs == 0 || options.max_num_reqs > options.token_budget) {
     throw Failure(kExitUsage,
-                  fmt::format("--token-budget {} with {} requests at once; a step needs at least one token for each",
+                  fmt::format("--token-budget {}: allowed: at least --max-reqs {}, since each running request takes a "
+                              "token a step; lower that or raise this",
                               options.token_budget, options.max_num_reqs));
   }
 }

@@ -221,9 +221,13 @@ TEST_CASE("run_says_each_mistake_in_one_sentence_with_its_exit_code") {
       {{"--model", "tiny/full", "--trace", "builtin:poem"}, 2, "allowed: builtin:chat, builtin:code"},
       {{"--model", "tiny/none", "--trace", "builtin:chat"}, 2, "tiny/none"},
       {{"--model", "tiny/full", "--trace", "builtin:chat", "--max-prompt", "1"}, 2, "--max-prompt 1 leaves no request"},
-      {{"--model", "tiny/full", "--trace", "builtin:chat", "--token-budget", "8"}, 2, "--token-budget 8 with 64 requests"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--token-budget", "8"},
+       2,
+       "--token-budget 8: allowed: at least --max-reqs 64"},
       {{"--model", "tiny/full", "--trace", "builtin:chat", "--kv-cache-dtype", "nvfp4"}, 1, "nvfp4"},
-      {{"--model", "tiny/full", "--trace", "builtin:chat", "--requests", "2", "--blocks", "1"}, 1, "give it a larger budget"},
+      {{"--model", "tiny/full", "--trace", "builtin:chat", "--requests", "2", "--blocks", "1"},
+       1,
+       "pool of 1 pages; raise --blocks"},
   };
   for (const MistakeCase& c : cases) {
     CAPTURE(c.part);

@@ -119,7 +119,9 @@ class Bench {
       const bool expected = error.status() == ANYATTN_UNSUPPORTED || error.status() == ANYATTN_MEMORY_NOT_NOW ||
                             error.status() == ANYATTN_OUT_OF_MEMORY;
       if (!expected) throw;
-      answer["skipped"].push_back(json_of(bench::Skipped{name_of(point), error.what()}));
+      ordered_json one = json_of(bench::Skipped{name_of(point), error.what()});
+      ordered_json& skipped = answer["skipped"];
+      if (skipped.empty() || skipped.back() != one) skipped.push_back(std::move(one));  // else another number of threads
     }
   }
 
@@ -140,8 +142,8 @@ int bench_backend(const BenchOptions& options) {
     if (options.compare.size() != 2)
       throw Failure(kExitUsage, fmt::format("--compare: {} file{} given; wanted: two that --json wrote, before and after",
                                             options.compare.size(), options.compare.size() == 1 ? "" : "s"));
-    const ordered_json comparison =
-        bench::compare(bench::read_answer(options.compare[0]), bench::read_answer(options.compare[1]));
+    const ordered_json before = bench::read_answer(options.compare[0]);
+    const ordered_json comparison = bench::compare(before, bench::read_answer(options.compare[1]));
     if (output.table()) fmt::print("{}", bench::comparison_text(comparison, terminal_of(1)));
     output.write(comparison);
     return kExitOk;

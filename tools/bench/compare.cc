@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -40,6 +42,7 @@ std::string percent(const ordered_json& share) {
 
 ordered_json read_answer(const std::string& file) {
   std::ifstream in(file);
+  if (!in) throw Failure(kExitUsage, fmt::format("--compare {}: {}", file, std::strerror(errno)));
   ordered_json answer = ordered_json::parse(in, nullptr, false);
   const bool ours = answer.is_object() && answer.contains("rows") && answer["rows"].is_array() && answer.contains("limits");
   if (!ours) throw Failure(kExitUsage, fmt::format("--compare {}: no file that 'anyattn bench --json FILE' wrote", file));

@@ -58,7 +58,7 @@ std::function<int()> add_bench(CLI::App& app) {
   add_number("--cold-mib", options->cold_mib, 1u << 20, "MiB between two uses of a cold cache");
   verb->add_option("--min-time", options->min_time_s, "seconds a sample lasts at least")
       ->type_name("S")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(positive_mistake)
       ->capture_default_str();
   verb->add_option("--html", options->html, "a page with plots, which needs no other file")->type_name("FILE")->excludes(tiles);
   verb->add_option("--compare", options->compare, "two files that --json wrote, before and after; nothing is measured")

@@ -17,5 +17,6 @@ std::function<int()> add_bench(CLI::App& app);
 // As other verbs have them; defined in main.cc.
 std::string footer(const std::string& examples);
 std::string device_mistake(const std::string& text);
+std::string positive_mistake(const std::string& text);
 
 }  // namespace anyattn::tools

@@ -141,6 +141,7 @@ std::vector<Point> make_grid(const BenchOptions& options) {
       }
     }
   }
+  if (grid.empty()) throw Failure(kExitUsage, "--phases chunk: MLA has no such row; allowed with it: decode, prefill");
   return grid;
 }
 

@@ -94,8 +94,17 @@ bool Scheduler::reserve(ServedRequest& request, uint32_t total_tokens, bool alon
   const int32_t status = anyattn_kv_pool_reserve(pool_, request.id, total_tokens, &error);
   if (status == ANYATTN_OK) return true;
   if (status == ANYATTN_MEMORY_NOT_NOW && !alone) return false;
+  std::string why = text.data();
+  if (status == ANYATTN_OUT_OF_MEMORY) {  // the library knows neither our numbers nor our flags
+    anyattn_kv_pool_stats stats{};
+    stats.struct_size = ANYATTN_KV_POOL_STATS_SIZE;
+    anyattn::check(anyattn_kv_pool_get_stats, pool_, &stats);
+    why =
+        fmt::format("{} tokens are too many for the whole KV pool of {} pages; raise --blocks, or leave it out by --max-prompt",
+                    total_tokens, stats.total_pages);
+  }
   throw Failure(kExitFailed, fmt::format("request {} of {} ({} prompt and {} output tokens): {}", request.id + 1, trace_.name,
-                                         request.trace().prompt_tokens, request.trace().output_tokens, text.data()));
+                                         request.trace().prompt_tokens, request.trace().output_tokens, why));
 }
 
 void Scheduler::finish() {

@@ -34,7 +34,7 @@ std::function<int()> add_tune(CLI::App& app) {
   add_number("--rounds", options->rounds, 3, 1001, "in each round every backend is sampled once, another one first each time");
   verb->add_option("--min-time", options->min_time_s, "seconds a sample lasts at least")
       ->type_name("S")
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->check(positive_mistake)
       ->capture_default_str();
   add_number("--cold-mib", options->cold_mib, 1, 1u << 20,
              "MiB between two uses of a decode's cache; each backend has as many");

@@ -136,10 +136,10 @@ TEST_CASE("scheduler_fails_with_the_numbers_where_a_request_never_fits") {
     text = failure.what();
     CHECK(failure.code() == kExitFailed);
   }
-  CHECK(text ==
-        "request 1 of small.csv (14 prompt and 12 output tokens): kv pool: 17 tokens of request 0 need 5 pages, the whole pool "
-        "has 4; "
-        "give it a larger budget");
+  CHECK(
+      text ==
+      "request 1 of small.csv (14 prompt and 12 output tokens): 17 tokens are too many for the whole KV pool of 4 pages; raise "
+      "--blocks, or leave it out by --max-prompt");
 }
 
 // Every request's tokens are computed in order from where its prefix ends, none beyond its last, whatever the pressure.
