@@ -15,6 +15,7 @@
 namespace anyattn::portable {
 
 inline constexpr int kMaxLanes = 2;
+inline constexpr int kMaxSlots = 1000;  // programs of a launch
 
 // What is compiled together: the lanes of one configuration. min_blocks: programs that share a multiprocessor.
 struct Specialisation {

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the one kernel text of plugins/portable without a device.
 
-  kernel_text.py ROOT lines            the kernels stay within 945 lines that are neither blank nor comment, the codes of
-                                       quantised rows within 130
+  kernel_text.py ROOT lines            the kernels stay within 830 lines that are neither blank nor comment, the codes of
+                                       quantised rows within 125
   kernel_text.py ROOT objects CLANG    they compile for AMD's targets, and no kernel spills a vector register
 """
 import os
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-MOST_LINES = {"kernels": 945, "formats.inl": 130}
+MOST_LINES = {"kernels": 830, "formats.inl": 125}
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 KERNELS = ("attend.inl", "plan.inl", "memory.inl", "entries.inl", "shared.h", "formats.inl")
 # Config and Tile in the order of shared.h: head 128, 4 query heads a kv head; tiles as a device with 64 KiB takes them.

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over tiles of keys, the online softmax in between (arXiv:2205.14135; split over keys as in arXiv:2311.01282).
+// Attention over tiles of keys, the online softmax in between (FlashAttention-2, arXiv:2307.08691, algorithm 1: its O, m and l
+// are State's; keys are split over programs as in arXiv:2311.01282).
 // The words of a vendor (AA_FN, thread, barrier, tiles, dots, row_max ...) and `cfg`, `tile` come from the file around this one.
 
 // A piece of work: an item's rows, heads of one kv head, columns of v, keys [first_key, last_key).
 struct Unit : Item {
   int first_key, last_key;
   int kv_head, first_head, heads, column;
-  int first_row;       // of the item in q
-  int first_position;  // of the item
-  int keys;            // of the request
-  bool causal;
 };
 
 AA_FN int least(int a, int b) { return a < b ? a : b; }
@@ -27,10 +24,6 @@ AA_FN int position_of(int key) {
   return (key / cfg.cp_interleave * cfg.cp_world + cfg.cp_rank) * cfg.cp_interleave + key % cfg.cp_interleave;
 }
 
-AA_FN bool is_causal(const BatchView& batch, int req) {
-  return cfg.causality == kPerRequest ? batch.causal[req] != 0 : cfg.causality == kCausal;
-}
-
 // Query rows of a request in this step.
 AA_FN int query_len(const BatchView& batch, int req) { return batch.query_start_loc[req + 1] - batch.query_start_loc[req]; }
 
@@ -39,16 +32,16 @@ AA_FN int query_len(const BatchView& batch, int req) { return batch.query_start_
 struct Keys {
   int begin, end;
 };
-AA_FN Keys visible(const BatchView& batch, int req, int keys, bool causal, int p) {
-  int first = 0, last = causal ? least(keys, p + 1) : keys;
+AA_FN Keys visible(const BatchView& batch, const Item& item, int p) {
+  int first = 0, last = item.causal ? least(item.keys, p + 1) : item.keys;
   if (cfg.window_left >= 0) first = most(0, p - cfg.window_left);
-  if (cfg.window_right >= 0 && !causal) last = least(keys, p + cfg.window_right + 1);
+  if (cfg.window_right >= 0 && !item.causal) last = least(item.keys, p + cfg.window_right + 1);
   if (cfg.mm_prefix) {
-    for (int i = batch.mm_start[req]; i < batch.mm_start[req + 1]; ++i) {
+    for (int i = batch.mm_start[item.req]; i < batch.mm_start[item.req + 1]; ++i) {
       const int low = batch.mm_ranges[2 * i], high = batch.mm_ranges[2 * i + 1];
       if (p < low || p > high) continue;
       first = least(first, most(low, 0));
-      last = most(last, least(high + 1, keys));
+      last = most(last, least(high + 1, item.keys));
     }
   }
   const bool none = first >= last;
@@ -86,15 +79,15 @@ AA_FN void post_rows(const AttendArgs& a, const Tiles& tiles, int stage, int fir
 }
 
 AA_FN void load_query(const AttendArgs& a, const Unit& u, const Tiles& tiles) {
-  for (int n = 0; n < (tile.rows * kChunksQ + kThreads - 1) / kThreads; ++n) {
+  const int chunks = tile.rows * kChunksQ;
+  for (int n = 0; n < (chunks + kThreads - 1) / kThreads; ++n) {
     const int i = thread() + n * kThreads;
-    if ((tile.rows * kChunksQ) % kThreads != 0 && i >= tile.rows * kChunksQ) break;
-    const int row = i / kChunksQ, chunk = i % kChunksQ;
+    if (chunks % kThreads != 0 && i >= chunks) break;
+    const int row = i / kChunksQ, chunk = i % kChunksQ, element = chunk * kChunk;
     const int token = row / tile.heads, head = row % tile.heads;
-    const int element = chunk * kChunk;
     const bool inside = token < u.tokens && head < u.heads && element < cfg.head_size;
     const bool second = cfg.latent && element >= cfg.head_size_v;
-    const char* from = a.q[second].at(u.first_row + token, u.first_head + head);
+    const char* from = a.q[second].at(u.row + token, u.first_head + head);
     tiles.fill_q(row, chunk, from + (element - second * cfg.head_size_v) * kElementBytes, inside);
   }
 }
@@ -131,17 +124,17 @@ AA_FN Sight sight_of(const AttendArgs& a, const BatchView& batch, const Unit& u)
   for (int i = 0; i < kSeenRows; ++i) {
     const int row = seen_row_of(i), token = row / tile.heads, head = row % tile.heads;
     const bool used = token < u.tokens && head < u.heads;
-    sight.position[i] = u.first_position + token;
+    sight.position[i] = u.position + token;
     sight.keys[i] = {0, kForever};  // rows past the unit's see zeros and are not written
-    if (used) sight.keys[i] = visible(batch, u.req, u.keys, u.causal, sight.position[i]);
+    if (used) sight.keys[i] = visible(batch, u, sight.position[i]);
     sight.all = {most(sight.all.begin, sight.keys[i].begin), least(sight.all.end, sight.keys[i].end)};
     sight.slope[i] = used && cfg.alibi != kAlibiNone ? a.slopes[u.first_head + head] : 0;
   }
   return sight;
 }
 
-// Running state of the rows that a lane holds. `maximum` is one that was: it is taken up only where scores have outgrown it by
-// 2^kSlack, so that accumulators are scaled now and then; their sums have the room.
+// Running state of the rows that a lane holds: O, m, l, and by how much O is to shrink. `maximum` is one that was: it is taken up
+// only where scores have outgrown it by 2^kSlack, so that accumulators are scaled now and then; their sums have the room.
 constexpr static float kSlack = 8;
 struct State {
   Accumulator o;
@@ -149,7 +142,7 @@ struct State {
   float maximum[kSeenRows], sum[kSeenRows], shrink[kSeenRows];
 };
 
-// The step of the online softmax: scores become probabilities; the state's maximum and sum follow, its output is to shrink.
+// The step of the online softmax: scores become P = exp(S - m); m and l follow.
 AA_FN void take_scores(SeenScores& s, float factor, State& state) {
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) {
@@ -224,7 +217,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     Scores own;
     const bool adds = kLate && (kLateAlways || step > 0);
     if (adds) shrink_values(tiles, state);
-    dot_qk(tiles, step % tile.stages, state.q, own);
+    dot_qk(tiles, step % tile.stages, state.q, own);  // S = Q K^T
     if (adds) dot_pv(tiles, most(step - 1, 0) % tile.stages, u.column, s, state.o);
     share_scores(tiles, own, s);
     const bool masked = first < sight.all.begin || first + tile.keys > sight.all.end;
@@ -238,7 +231,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
     take_scores(s, factor, state);
     if (kLate) share_weights(tiles, s, state.shrink, state.o);
     hide_values(tiles, step % tile.stages, u.key_begin - first, u.last_key - first);
-    if (!kLate) {
+    if (!kLate) {  // O = O shrink + P V
       shrink_values(tiles, state);
       dot_pv(tiles, step % tile.stages, u.column, s, state.o);
     }
@@ -285,37 +278,24 @@ AA_FN void write_lse(const AttendArgs& a, int64_t row, int head, float lse) {
   if (a.lse.data) *a.lse.at(row, head) = lse * (float)a.lse.factor;
 }
 
-// A row of a piece among the parts: maximum, sum, and from the fifth float on its columns.
+// Where warps or programs have shared the keys of a row: what a piece of them gives, [columns], maximum, sum. Parts of programs
+// are in device memory.
 AA_FN float* part_row(float* parts, int64_t row) { return parts + row * (tile.columns + 4); }
-
-// A lane's rows as they stand, where its warp has seen all keys of the piece.
-AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
+AA_FN void put_row(float* row, const State& state, int i, float maximum, float sum) {
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) {
-    const int r = row_of(i), token = r / tile.heads, head = u.first_head + r % tile.heads;
-    if (token >= u.tokens || r % tile.heads >= u.heads) continue;
-    const auto [maximum, sum] = end_of(tiles, state.maximum, state.sum, i);
-    const auto& o = state.o.at[i];
-    if (part) {
-      float* row = part_row(part, r);
-      AA_UNROLL
-      for (int c = 0; c < lane_columns(); c += 2) store_two(row + 4 + column_of(c), o[slot_of(c)], o[slot_of(c + 1)]);
-      if (first_lane_of_row()) store_two(row, maximum, sum);
-      continue;
-    }
-    const RowEnd end = end_row(a, head, maximum, sum);
-    AA_UNROLL
-    for (int c = 0; c < lane_columns(); c += 2)
-      store_pair(a.out, u.first_row + token, head, u.column + column_of(c), o[slot_of(c)] * end.scale,
-                 o[slot_of(c + 1)] * end.scale);
-    if (first_lane_of_row() && u.column == 0) write_lse(a, u.first_row + token, head, end.lse);
-  }
+  for (int c = 0; c < lane_columns(); c += 2)
+    store_two(row + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
+  if (first_lane_of_row()) store_two(row + tile.columns, maximum, sum);
 }
-
-// What pieces of a row's keys give together: maximum, sum, four columns.
+// Four of its columns.
 struct Joined {
   float maximum, sum, value[4];
 };
+AA_FN Joined piece_at(const float* row, int column) {
+  Joined one = {row[tile.columns], row[tile.columns + 1], {}};
+  load_four(row + column, one.value);
+  return one;
+}
 AA_FN void join(Joined& all, const Joined& one) {
   const float top = larger(all.maximum, one.maximum);
   const float shrink = all.maximum == -kInfinity ? 0 : exp2_of(all.maximum - top);
@@ -326,11 +306,31 @@ AA_FN void join(Joined& all, const Joined& one) {
 }
 
 AA_FN void write_row(const AttendArgs& a, const Unit& u, int r, int column, const Joined& all) {
-  const int64_t row = u.first_row + r / tile.heads;
+  const int64_t row = u.row + r / tile.heads;
   const int head = u.first_head + r % tile.heads;
   const RowEnd end = end_row(a, head, all.maximum, all.sum);
   store_quad(a.out, row, head, u.column + column, all.value, end.scale);
   if (column == 0 && u.column == 0) write_lse(a, row, head, end.lse);
+}
+
+// A lane's rows as they stand, where its warp has seen all keys of the piece.
+AA_FN void finish_rows(const AttendArgs& a, const Unit& u, const Tiles& tiles, const State& state, float* part) {
+  AA_UNROLL
+  for (int i = 0; i < kLaneRows; ++i) {
+    const int r = row_of(i), token = r / tile.heads, head = u.first_head + r % tile.heads;
+    if (token >= u.tokens || r % tile.heads >= u.heads) continue;
+    const auto [maximum, sum] = end_of(tiles, state.maximum, state.sum, i);
+    if (part) {
+      put_row(part_row(part, r), state, i, maximum, sum);
+      continue;
+    }
+    const RowEnd end = end_row(a, head, maximum, sum);
+    AA_UNROLL
+    for (int c = 0; c < lane_columns(); c += 2)
+      store_pair(a.out, u.row + token, head, u.column + column_of(c), state.o.at[i][slot_of(c)] * end.scale,
+                 state.o.at[i][slot_of(c + 1)] * end.scale);
+    if (first_lane_of_row() && u.column == 0) write_lse(a, u.row + token, head, end.lse);
+  }
 }
 
 // The same where warps have shared the keys: their states meet in shared memory.
@@ -338,15 +338,8 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
   float* staged = tiles.staged();
   const int pitch = tile.columns + 8;
   AA_UNROLL
-  for (int i = 0; i < kLaneRows; ++i) {
-    const int r = warp_n() * tile.rows + row_of(i);
-    AA_UNROLL
-    for (int c = 0; c < lane_columns(); c += 2)
-      store_two(staged + r * pitch + column_of(c), state.o.at[i][slot_of(c)], state.o.at[i][slot_of(c + 1)]);
-    if (!first_lane_of_row()) continue;
-    tiles.maximum()[r] = state.maximum[i];
-    tiles.sum()[r] = state.sum[i];
-  }
+  for (int i = 0; i < kLaneRows; ++i)
+    put_row(staged + (warp_n() * tile.rows + row_of(i)) * pitch, state, i, state.maximum[i], state.sum[i]);
   barrier();
   const int quads = tile.columns / 4, rows = least(u.tokens * tile.heads, tile.rows);
   for (int i = thread(); i < rows * quads; i += kThreads) {
@@ -354,20 +347,15 @@ AA_FN void join_warps(const AttendArgs& a, const Unit& u, const Tiles& tiles, co
     if (r % tile.heads >= u.heads) continue;
     Joined all = {-kInfinity, 0, {}};
     AA_UNROLL
-    for (int n = 0; n < tile.warps_n; ++n) {
-      const int at = n * tile.rows + r;
-      Joined one = {tiles.maximum()[at], tiles.sum()[at], {}};
-      load_four(staged + at * pitch + c, one.value);
-      join(all, one);
-    }
+    for (int n = 0; n < tile.warps_n; ++n) join(all, piece_at(staged + (n * tile.rows + r) * pitch, c));
     if (!part) {
       write_row(a, u, r, c, all);
       continue;
     }
     float* row = part_row(part, r);
-    if (c == 0) store_two(row, all.maximum, all.sum);
-    store_two(row + 4 + c, all.value[0], all.value[1]);
-    store_two(row + 6 + c, all.value[2], all.value[3]);
+    store_two(row + c, all.value[0], all.value[1]);
+    store_two(row + c + 2, all.value[2], all.value[3]);
+    if (c == 0) store_two(row + tile.columns, all.maximum, all.sum);
   }
 }
 
@@ -381,8 +369,8 @@ AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const 
 // Where an item's tiles begin: flat rows are copied by eights.
 AA_FN int first_tile_of(const Item& item) { return kFlat ? item.key_begin - item.key_begin % 8 : item.key_begin; }
 
-// Its rows, heads and columns; not yet its keys.
-AA_FN Unit unit_of(const BatchView& batch, const Item& item, int head_unit) {
+// A head unit of an item; not yet its keys.
+AA_FN Unit unit_of(const Item& item, int head_unit) {
   const int columns = (cfg.head_size_v + tile.columns - 1) / tile.columns, pieces = (cfg.group + tile.heads - 1) / tile.heads;
   const int head = head_unit / columns, first = head % pieces * tile.heads;
   Unit u = {};
@@ -391,19 +379,15 @@ AA_FN Unit unit_of(const BatchView& batch, const Item& item, int head_unit) {
   u.first_head = u.kv_head * cfg.group + first;
   u.heads = least(tile.heads, cfg.group - first);
   u.column = head_unit % columns * tile.columns;
-  u.first_row = batch.query_start_loc[item.req] + item.first_token;
   return u;
 }
 
-// Tiles [from, to) of an item's keys. The result goes to `part`; null: it is the row's.
-AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int keys, bool causal,
-                       int head_unit, int from, int to, float* part) {
-  Unit u = unit_of(batch, item, head_unit);
+// Tiles [from, to) of an item's keys. The result goes to `part`; null: it is the rows' own.
+AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Tiles& tiles, const Item& item, int head_unit,
+                       int from, int to, float* part) {
+  Unit u = unit_of(item, head_unit);
   u.first_key = first_tile_of(item) + from * tile.keys;
   u.last_key = least(item.key_end, first_tile_of(item) + to * tile.keys);
-  u.first_position = keys - query_len(batch, item.req) + item.first_token;
-  u.keys = keys;
-  u.causal = causal;
   load_query(a, u, tiles);
   State state = {};
   attend_keys(a, batch, u, tiles, state);
@@ -465,10 +449,22 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
       next_unit(at, heads);
       more = is_before(at, end);
     }
-    attend_unit(a, batch, tiles, item, batch.seq_lens[item.req], is_causal(batch, item.req),
-                head * a.lane.team + program % a.lane.team, from, to, part);
+    attend_unit(a, batch, tiles, item, head * a.lane.team + program % a.lane.team, from, to, part);
   }
   if (tile.min_query == 0) clear_rows(a, batch, program, a.lane.teams * a.lane.team);
+}
+
+// Tokens from index * Tile::tokens of a request on; nothing of their keys yet.
+AA_FN Item make_item(const BatchView& batch, int req, int index, int keys, bool causal) {
+  const int first = index * tile.tokens, tokens = query_len(batch, req);
+  Item item = {};
+  item.req = req;
+  item.tokens = least(tile.tokens, tokens - first);
+  item.row = batch.query_start_loc[req] + first;
+  item.position = keys - tokens + first;
+  item.keys = keys;
+  item.causal = causal;
+  return item;
 }
 
 // The same without a list: program -> (request, block of rows, head). For calls that carry their own offsets.
@@ -477,15 +473,11 @@ AA_FN void attend_direct(const AttendArgs& a, const Tiles& tiles, int program) {
   if (program == a.blocks_per_req * batch.num_reqs * tile.head_units) return clear_rows(a, batch, 0, 1);
   const int head_unit = program % tile.head_units, block = program / tile.head_units % a.blocks_per_req;
   const int req = program / tile.head_units / a.blocks_per_req;
-  const int rows = query_len(batch, req), keys = batch.key_start_loc[req + 1] - batch.key_start_loc[req];
-  Item item;
-  item.req = req;
-  item.first_token = block * tile.tokens;
-  item.tokens = least(tile.tokens, rows - item.first_token);
-  item.key_begin = 0;
-  item.key_end = a.causal ? most(0, least(keys, keys - rows + item.first_token + item.tokens)) : keys;
+  const int keys = batch.key_start_loc[req + 1] - batch.key_start_loc[req];
+  Item item = make_item(batch, req, block, keys, a.causal != 0);
+  item.key_end = a.causal ? most(0, least(keys, item.position + item.tokens)) : keys;
   item.tiles = (item.key_end + tile.keys - 1) / tile.keys;
-  if (item.tokens > 0) attend_unit(a, batch, tiles, item, keys, a.causal != 0, head_unit, 0, item.tiles, nullptr);
+  if (item.tokens > 0) attend_unit(a, batch, tiles, item, head_unit, 0, item.tiles, nullptr);
 }
 
 // Joins the pieces of the unit that program `program` goes on with: the merge's programs of all that do so share its columns by
@@ -494,9 +486,8 @@ AA_FN void merge_parts(const AttendArgs& a, int program, int share, int shares) 
   const Place place = a.lane.places[program / a.lane.team];
   // The merge must not end before attend does, whoever has nothing to do.
   if (place.tile <= 0) return program + share == 0 ? wait_for_previous() : void();
-  const BatchView batch = *a.kept;
   const int member = program % a.lane.team, team = program / a.lane.team;
-  const Unit u = unit_of(batch, place.first, place.head * a.lane.team + member);
+  const Unit u = unit_of(place.first, place.head * a.lane.team + member);
   const int quads = tile.columns / 4, work = least(u.tokens * tile.heads, tile.rows) * quads;
   const int count = place.last - place.begun + 1, blocks = (count - 1) * shares;
   int groups = 1;  // of threads, that take every so many pieces: as many as leave one round of work
@@ -511,10 +502,7 @@ AA_FN void merge_parts(const AttendArgs& a, int program, int share, int shares) 
     AA_UNROLL_FOUR
     for (int p = group; p < pieces; p += groups) {  // the first piece stands in its program's second place
       const int64_t at = 2 * ((place.begun + p) * a.lane.team + member) + (p == 0);
-      const float* part = part_row(a.parts, at * tile.rows + r);
-      Joined one = {part[0], part[1], {}};
-      load_four(part + 4 + c, one.value);
-      join(all, one);
+      join(all, piece_at(part_row(a.parts, at * tile.rows + r), c));
     }
     if (groups > 1) {  // within a row of 32 threads, then over those
       for (int mask = lanes; mask < 32; mask *= 2) {

@@ -81,15 +81,15 @@ AA_FN float magnitude_of(float x) {
 }
 
 // Eight-bit codes with a scale of their own.
-AA_FN void encode_scaled(char* to, char* scale_at, const char* from, int first, int size, float least_scale) {
+AA_FN void encode_scaled(char* to, char* scale_at, const char* from, int size, float least_scale) {
   const bool integers = cfg.rows == kRowsInt8Scaled;
   float top = 0;
-  for (int e = row_lane(); e < size; e += kRowLanes) top = larger(top, magnitude_of(load_any(cfg.kind, from, first + e)));
+  for (int e = row_lane(); e < size; e += kRowLanes) top = larger(top, magnitude_of(load_any(cfg.kind, from, e)));
   top = largest_of_group(top);
   const bool finite = top < kInfinity;
   const float scale = larger(top / (integers ? 127.f : 448.f), least_scale);
   for (int e = row_lane(); e < size; e += kRowLanes) {
-    const float x = load_any(cfg.kind, from, first + e) / scale;
+    const float x = load_any(cfg.kind, from, e) / scale;
     to[e] = !finite ? 0 : integers ? (char)whole(x, -128, 127) : (char)float8_of(x, false);
   }
   if (row_lane() == 0) put_word(scale_at, finite ? bits_of(scale) : kNanScale);
@@ -125,7 +125,7 @@ AA_FN void encode_int4(char* to, const char* from, int size) {
 
 AA_FN void encode_row(char* to, const char* from, int size, float scale) {
   if (cfg.rows == kRowsInt4Scaled) return encode_int4(to, from, size);
-  if (has_row_scales(cfg.rows)) return encode_scaled(to, to + size, from, 0, size, 1e-6f);
+  if (has_row_scales(cfg.rows)) return encode_scaled(to, to + size, from, size, 1e-6f);
   for (int e = row_lane(); e < size; e += kRowLanes) {
     const float x = load_any(cfg.kind, from, e) / scale;
     if (cfg.rows <= kBF16)
@@ -138,7 +138,8 @@ AA_FN void encode_row(char* to, const char* from, int size, float scale) {
 // The latent part of a record, or its rope part.
 AA_FN void encode_record(char* to, const char* from, int part) {
   for (int i = row_group(); part == 0 && i < kRecordLatent / kRecordTile; i += row_groups())
-    encode_scaled(to + i * kRecordTile, to + kRecordScales + 4 * i, from, i * kRecordTile, kRecordTile, 0x1p-126f);
+    encode_scaled(to + i * kRecordTile, to + kRecordScales + 4 * i, from + i * kRecordTile * kElementBytes, kRecordTile,
+                  0x1p-126f);
   for (int e = thread(); part == 1 && e < cfg.head_size - kRecordLatent; e += num_threads())
     store_any(kBF16, to + kRecordRope, e, load_any(cfg.kind, from, e));
 }

@@ -8,17 +8,12 @@ AA_FN int items_of(const BatchView& batch, int req) {
   return rows < tile.min_query || rows > tile.max_query ? 0 : (rows + tile.tokens - 1) / tile.tokens;
 }
 
-AA_FN Item make_item(const BatchView& batch, int req, int index) {
-  const int rows = query_len(batch, req), keys = batch.seq_lens[req];
-  const bool causal = is_causal(batch, req);
-  Item item;
-  item.req = req;
-  item.first_token = index * tile.tokens;
-  item.tokens = least(tile.tokens, rows - item.first_token);
+AA_FN Item list_item(const BatchView& batch, int req, int index) {
+  const bool causal = cfg.causality == kPerRequest ? batch.causal[req] != 0 : cfg.causality == kCausal;
+  Item item = make_item(batch, req, index, batch.seq_lens[req], causal);
   item.key_begin = kForever;
-  item.key_end = 0;
   for (int t = 0; t < item.tokens; ++t) {
-    const Keys seen = visible(batch, req, keys, causal, keys - rows + item.first_token + t);
+    const Keys seen = visible(batch, item, item.position + t);
     if (seen.begin >= seen.end) continue;
     item.key_begin = least(item.key_begin, seen.begin);
     item.key_end = most(item.key_end, seen.end);
@@ -43,8 +38,7 @@ AA_FN int lower_bound(const T* values, int count, T wanted) {
 }
 
 AA_FN Place place_at(const Lane& lane, int num_items, int64_t tiles) {
-  Place place;
-  place.begun = place.last = place.head = place.tile = 0;
+  Place place = {};
   const int heads = heads_of(lane);
   place.item = lower_bound(lane.prefix, num_items, (tiles + heads - 1) / heads);
   if (place.item < num_items && lane.prefix[place.item] * heads == tiles) return place;
@@ -52,9 +46,7 @@ AA_FN Place place_at(const Lane& lane, int num_items, int64_t tiles) {
   const int rest = (int)(tiles - lane.prefix[place.item] * heads), each = lane.items[place.item].tiles;
   place.head = rest / each;
   place.tile = rest % each;
-  if (cfg.invariant && place.tile > 0) {  // a unit stays whole: it belongs to the program in which it begins
-    next_unit(place, heads);
-  }
+  if (cfg.invariant && place.tile > 0) next_unit(place, heads);  // a unit is its program's in which it begins
   return place;
 }
 
@@ -105,27 +97,26 @@ AA_FN void plan(const PlanArgs& a) {
   const int num_items = sums_before(batch.num_reqs, lane.first_item, [&](int req) { return items_of(batch, req); });
   const int64_t num_tiles = sums_before(num_items, lane.prefix, [&](int i) {
     const int req = lower_bound(lane.first_item, batch.num_reqs, i + 1) - 1;  // the last that begins at or before
-    lane.items[i] = make_item(batch, req, i - lane.first_item[req]);
+    lane.items[i] = list_item(batch, req, i - lane.first_item[req]);
     return lane.items[i].tiles;
   });
   const int heads = heads_of(lane);
   const int64_t all = num_tiles * heads, wanted = all / tile.min_tiles;
-  int used = wanted < 1 ? 1 : wanted > lane.teams ? lane.teams : (int)wanted;
+  int used = wanted < lane.teams ? most(1, (int)wanted) : lane.teams;
   // Wide rows are dear to cut: no more teams than leave the longest as long, so that equal requests end where teams do.
   if (cfg.latent && all > 0) used = (int)((all - 1) / ((all - 1) / used + 1) + 1);
   const bool whole = deal_whole(lane, num_items, num_tiles);
   for (int s = thread(); s <= lane.teams; s += num_threads()) {
-    Place place;
-    place.item = s > 0 && !whole ? num_items : 0;
-    place.head = place.begun = place.last = 0;
-    place.tile = whole ? kWhole : 0;
+    Place place = {};
     if (whole) {
+      place.tile = kWhole;
       place.last = num_items * heads;
-      if (dealt(lane, s, 0) < place.last) place.first = lane.items[lane.order[dealt(lane, s, 0) / heads]];
-    } else {
-      if (s > 0 && s < used) place = place_at(lane, num_items, all * s / used);
-      if (place.item < num_items) place.first = lane.items[place.item];
+      if (dealt(lane, s, 0) < place.last) place.item = lane.order[dealt(lane, s, 0) / heads];
+    } else if (s > 0) {
+      place.item = num_items;
+      if (s < used) place = place_at(lane, num_items, all * s / used);
     }
+    if (place.item < num_items) place.first = lane.items[place.item];
     if (place.tile > 0) {  // the last teams that begin no later than the unit, and before its end
       const int64_t begin = all * s / used - place.tile;
       place.begun = (int)(((begin + 1) * used - 1) / all);

@@ -81,9 +81,12 @@ struct BatchView {
   int32_t num_tokens;
 };
 
+// Up to Tile::tokens neighbouring tokens of a request.
 struct Item {
-  int32_t req, first_token, tokens;
-  int32_t key_begin, key_end;  // local keys that some row sees
+  int32_t req, tokens;
+  int32_t row, position;       // of the first token: among all of the batch, in its request
+  int32_t keys, causal;        // of the request
+  int32_t key_begin, key_end;  // local keys that some token sees
   int32_t tiles;
 };
 
@@ -131,7 +134,7 @@ struct AttendArgs {
   const BatchView* kept;  // null: `batch` counts, and units follow from the program's number
   BatchView batch;
   Lane lane;
-  float* parts;  // [2 * slots][rows][columns + 4]: running maximum, sum, unscaled output from the fifth on
+  float* parts;  // [2 * slots][rows][columns + 4]: unscaled output, running maximum and sum behind it
   Rows q[2];
   Rows k, v;
   int64_t block_bytes;
@@ -183,8 +186,7 @@ struct MergeArgs {
 };
 
 constexpr int kForever = 0x7fffffff, kWhole = -1, kMaxSorted = 1024;  // kForever: a key past every request
-constexpr int kMaxSlots = 1000;
-constexpr int kMaxRotated = 512;  // values of a 4-bit row
+constexpr int kMaxRotated = 512;                                      // values of a 4-bit row
 constexpr int kRecordLatent = 512, kRecordTile = 128, kRecordScales = 512, kRecordRope = 528, kRecordBytes = 656;
 
 constexpr int padded_to(int n, int step) { return (n + step - 1) / step * step; }
