@@ -29,6 +29,8 @@ struct Specialisation {
 // The target: its name in texts, its device kind, whether this machine can run what a problem needs.
 extern const char* const kTarget;
 extern const uint32_t kTargetDevice;
+// Values of the longest 4-bit row.
+extern const uint32_t kMaxRotatedRow;
 void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons);
 // Cuts the work: fills the lanes for spec.cfg on this device.
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);

@@ -22,6 +22,7 @@ uint64_t tile_bytes(const Specialisation& spec) {
 
 const char* const kTarget = "cpu";
 const uint32_t kTargetDevice = ANYATTN_DEVICE_CPU;
+const uint32_t kMaxRotatedRow = kMaxRotated;  // each row is turned back as it is read
 
 void check_target(const Host&, const anyattn_device_facts&, Reasons&) {}
 

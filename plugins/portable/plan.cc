@@ -24,7 +24,7 @@ constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 constexpr uint32_t kPreferredBlockSize = 64;
-constexpr uint32_t kMaxHeadSize = 576, kMaxRotatedHere = 256;
+constexpr uint32_t kMaxHeadSize = 576;
 
 void check_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons, Plan& plan) {
   refuse_features(problem, allowed, reasons);
@@ -66,8 +66,8 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
                 "a tile of keys takes whole groups of 8 rows of a block");
 }
 
-// Powers of two: rows that a Hadamard matrix rotates. V's accumulators must lie in one program.
-bool is_rotatable(uint32_t size) { return size >= 16 && size <= kMaxRotatedHere && (size & (size - 1)) == 0; }
+// Powers of two: rows that a Hadamard matrix rotates.
+bool is_rotatable(uint32_t size) { return size >= 16 && size <= kMaxRotatedRow && (size & (size - 1)) == 0; }
 
 void check_format(const anyattn_problem& problem, Family family, Reasons& reasons, Plan& plan) {
   if (plan.ragged) {
@@ -88,11 +88,12 @@ void check_format(const anyattn_problem& problem, Family family, Reasons& reason
     if (!good) reasons.add(id, field, text(size, " with ", name), text(allowed, " with ", name), hint);
   };
   if (plan.format->coding == Coding::kInt4Scaled) {
-    constexpr const char* kAllowed = "powers of two from 16 to 256";
+    const std::string powers = text("powers of two from 16 to ", kMaxRotatedRow);
+    const char* allowed = powers.c_str();
     constexpr const char* kHint =
         "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others";
-    check(ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, is_rotatable(problem.head_size), kAllowed, kHint);
-    check(ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, is_rotatable(problem.head_size_v), kAllowed, kHint);
+    check(ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, is_rotatable(problem.head_size), allowed, kHint);
+    check(ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, is_rotatable(problem.head_size_v), allowed, kHint);
   }
   if (plan.format->coding == Coding::kRecord) {
     check(ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", problem.kv_lora_rank, problem.kv_lora_rank == RecordLayout::kLatent, "512",

@@ -10,6 +10,8 @@
 namespace anyattn::portable {
 namespace {
 
+constexpr int kMostColumns = 256;  // of v in a program: 128 accumulators a thread at 16 rows
+
 void fill_units(const Config& cfg, Tile& tile) {
   tile.heads = std::min(cfg.group, tile.rows);
   tile.tokens = tile.rows / tile.heads;
@@ -59,7 +61,7 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   tile.warps_m = tile.rows / 16;
   tile.warps_n = 4 / tile.warps_m;
   tile.m_tiles = 1;
-  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);  // 128 accumulators a thread at 16 rows
+  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), kMostColumns);
   tile.min_tiles = 1;
   // A cut costs a merge of a few microseconds, an idle program the bytes it does not ask for. H200: whole units of which the
   // busiest program has half a tile more than the mean: int4 64 x 2048 63.0 us (cut 71.1), bfloat16 64 x 500 41.6 (43.0); two tiles
@@ -150,7 +152,7 @@ bool latent_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
 void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int& min_blocks) {
   const int shared = static_cast<int>(facts.shared_memory_per_block);
   tile.warps_n = 1;
-  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), 256);
+  tile.columns = std::min(padded_to(cfg.head_size_v, row_step(cfg)), kMostColumns);
   tile.keys = 64;
   tile.min_tiles = 4;
   tile.slack = 10;  // a cut costs a second start and a merge of 128 rows
@@ -186,6 +188,8 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
 }
 
 }  // namespace
+
+const uint32_t kMaxRotatedRow = kMostColumns;  // the output is turned back where all its columns are
 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec) {
   const bool other_float = spec.cfg.rows <= kBF16 && spec.cfg.rows != spec.cfg.kind;  // has more range or digits than q's kind
