@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -21,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxBytes = 256u << 20;  // about 800 problems
+constexpr std::chrono::minutes kLongestWrite{10};
 constexpr char kMagic[8] = {'A', 'A', 'P', 'C', 'O', 'D', 'E', '1'};
 
 struct Header {
@@ -55,32 +56,45 @@ bool only_ours(const std::string& path) {  // or root's
          (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-void make_room(const std::string& folder) {
+// HASH.code, or HASH.code.PID.N while it is written.
+bool is_kept(const fs::path& name) { return name.extension() == ".code"; }
+bool is_being_written(const fs::path& name) { return is_kept(name.stem().stem()); }
+
+// Removes what killed writers left, then, where `more` bytes would go past the bound, the files longest unused until half is left.
+void make_room(const std::string& folder, uint64_t more, uint64_t max_bytes) {
   struct File {
-    fs::file_time_type time;
+    fs::file_time_type used;
     uint64_t bytes;
     fs::path path;
   };
   std::error_code error;
   std::vector<File> files;
-  uint64_t bytes = 0;
+  uint64_t bytes = more;
+  const auto now = fs::file_time_type::clock::now();
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != ".code") continue;
-    files.push_back({entry.last_write_time(error), entry.file_size(error), entry.path()});
-    bytes += files.back().bytes;
+    const bool temporary = is_being_written(entry.path().filename());
+    if (!temporary && !is_kept(entry.path())) continue;
+    std::error_code gone;
+    File file{entry.last_write_time(gone), 0, entry.path()};
+    if (!gone) file.bytes = entry.file_size(gone);
+    if (gone || (temporary && now - file.used > kLongestWrite && fs::remove(file.path, gone))) continue;
+    bytes += file.bytes;
+    if (!temporary) files.push_back(std::move(file));
   }
-  if (bytes <= kMaxBytes) return;
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.time < b.time; });
+  if (bytes <= max_bytes) return;
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.used < b.used; });
   for (const File& file : files) {
-    if (bytes <= kMaxBytes / 2) return;
+    if (bytes <= max_bytes / 2) return;
     if (fs::remove(file.path, error)) bytes -= file.bytes;
   }
 }
 
 }  // namespace
 
-CodeCache::CodeCache(std::string_view option) {
-  if (option == "off" || getauxval(AT_SECURE) != 0) return;
+bool CodeCache::has_more_rights() { return getauxval(AT_SECURE) != 0; }
+
+CodeCache::CodeCache(std::string_view option, uint64_t max_bytes, bool more_rights) : max_bytes_(max_bytes) {
+  if (option == "off" || more_rights) return;
   if (option == "auto") {
     const passwd* user = getpwuid(geteuid());
     if (!user || !user->pw_dir || user->pw_dir[0] != '/') return;
@@ -98,8 +112,9 @@ std::string CodeCache::find(const std::string& key) const {
   if (!has(key)) return {};
   const std::string path = file_of(folder_, key);
   std::ifstream in(path, std::ios::binary);
+  std::error_code error;
   Header header{};
-  if (!in.read(reinterpret_cast<char*>(&header), sizeof header) || header.bytes > kMaxBytes) return {};
+  if (!in.read(reinterpret_cast<char*>(&header), sizeof header) || header.bytes > fs::file_size(path, error)) return {};
   std::string code(header.bytes, '\0');
   if (!in.read(code.data(), static_cast<std::streamsize>(code.size())) || in.peek() != EOF) return {};
   uint64_t key_sum[2], code_sum[2];
@@ -108,15 +123,17 @@ std::string CodeCache::find(const std::string& key) const {
   const bool whole = std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
                      std::memcmp(header.key, key_sum, sizeof key_sum) == 0 &&
                      std::memcmp(header.code, code_sum, sizeof code_sum) == 0;
+  if (whole && max_bytes_ > 0) fs::last_write_time(path, fs::file_time_type::clock::now(), error);
   return whole ? code : std::string{};
 }
 
 void CodeCache::keep(const std::string& key, const std::string& code) const {
-  if (folder_.empty()) return;
+  const uint64_t bytes = sizeof(Header) + code.size();
+  if (folder_.empty() || bytes > max_bytes_) return;
   std::error_code error;
   fs::create_directories(fs::path(folder_).parent_path(), error);
   if (mkdir(folder_.c_str(), 0700) != 0 && !only_ours(folder_)) return;
-  make_room(folder_);
+  make_room(folder_, bytes, max_bytes_);
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   digest(key, header.key);

@@ -4,6 +4,7 @@
 // a compilation, never an answer.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,18 +12,23 @@ namespace anyattn::portable {
 
 class CodeCache {
  public:
-  // auto: .cache/anyattn/kernels in the user's home; off: nothing is kept; else a folder.
-  explicit CodeCache(std::string_view option);
+  static constexpr uint64_t kMaxBytes = 256u << 20;  // about 800 problems
+  // auto: .cache/anyattn/kernels in the user's home; off: nothing is kept; else a folder. max_bytes 0: it is read and not changed.
+  // A process with more rights than its user (setuid) keeps and takes nothing.
+  explicit CodeCache(std::string_view option, uint64_t max_bytes = kMaxBytes, bool more_rights = has_more_rights());
 
   // Empty where there is none, or where the file is not what was written.
   std::string find(const std::string& key) const;
   // Is there a file for the key? What it holds, find says.
   bool has(const std::string& key) const;
-  // Best effort. Removes the oldest files past kMaxBytes.
+  // Best effort. Past max_bytes the files go that were longest not found.
   void keep(const std::string& key, const std::string& code) const;
 
  private:
+  static bool has_more_rights();
+
   std::string folder_;  // empty: off
+  uint64_t max_bytes_;
 };
 
 }  // namespace anyattn::portable

@@ -102,12 +102,13 @@ CodeCache prebuilt() {
   }();
   std::error_code absent;
   const std::string folder = own.empty() ? std::string() : std::filesystem::canonical(own / "prebuilt", absent).string();
-  return CodeCache(folder.empty() ? "off" : folder);
+  return CodeCache(folder.empty() ? "off" : folder, 0);
 }
 
 // Everything that decides about the code, but for the compiler. Its number of multiprocessors is no part of it.
 std::string key_of(const anyattn_device_facts& facts, const std::string& text_of_program) {
   std::string key = text(vendor::kName, " ", vendor::architecture_option(facts), "\n", text_of_program);
+  for (const char* option : vendor::kOptions) key += text(option, "\n");
   for (const char* file : kSourceTexts) key += file;
   return key;
 }
