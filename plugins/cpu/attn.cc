@@ -18,13 +18,13 @@ void CpuAttn::kv_cache_spec(const Host& host, const anyattn_device_facts& facts,
                             const SpecSink& accept) {
   const Plan plan = require_plan(Family::kPlain, host, facts, problem);
   if (plan.ragged) throw Error(ANYATTN_INVALID_ARGUMENT, "ragged keys have no cache spec");
-  plain_specs(plan, accept);
+  give_format_specs(*plan.format, cache_sizes(plan), accept);
 }
 
 CpuAttn::CpuAttn(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                  const anyattn_kv_cache_spec* spec)
     : host_(host), plan_(require_plan(Family::kPlain, host, facts, problem)) {
-  if (!plan_.ragged) layout_ = plain_layout(plan_, spec);
+  if (!plan_.ragged) layout_ = read_format_spec(*plan_.format, cache_sizes(plan_), spec);
   host_.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", plan_.kernels->name));
 }
 

@@ -6,19 +6,15 @@
 #include <cstdint>
 
 #include "anyattn/host.hpp"
-#include "anyattn/kv_planes.hpp"
+#include "anyattn/kv_formats.hpp"
 #include "anyattn/tensor_view.hpp"
 #include "plan.h"
 
 namespace anyattn::cpu {
 
-// Specs of CPU_ATTN, head-major first, then token-major; the one of CPU_MLA. Reads sizes and dtype of the plan.
-void plain_specs(const Plan& plan, const SpecSink& accept);
-void latent_specs(const Plan& plan, const SpecSink& accept);
-
-// Layout of an accepted spec. Throws where it is none of ours or does not fit the plan.
-CacheLayout plain_layout(const Plan& plan, const anyattn_kv_cache_spec* spec);
-CacheLayout latent_layout(const Plan& plan, const anyattn_kv_cache_spec* spec);
+inline CacheSizes cache_sizes(const Plan& plan) {
+  return {plan.block_size, plan.num_kv_heads, plan.head_size, plan.head_size_v};
+}
 
 // One tensor to be stored and the plane it goes to. heads is 1 with MLA; column counts elements from the row's start.
 struct StoredRows {

@@ -1,34 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cache formats by name, as sdk/ABI.md states them: which rows the kernels see, which planes a spec has. Included by plan,
-// cache and the backends. The bytes themselves are written and read in formats-inl.h.
+// Cache formats as the kernels number them. Included by plan, cache and the backends. The bytes themselves are written and read in
+// formats-inl.h.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
-#include "anyattn/types.h"
+#include "anyattn/kv_formats.hpp"
 #include "kernel.h"
 
 namespace anyattn::cpu {
 
-struct CacheFormat {
-  const char* name;
-  RowFormat rows;
-  uint32_t dtype;      // of the elements of a K, V or latent plane
-  uint32_t packed;     // codes an element
-  uint32_t beside;     // bytes of scales behind the codes of a row
-  bool plain, latent;  // caches it is for
-  bool is_float() const { return rows <= kRowsBF16; }
-  bool scaled_by_call() const { return rows <= kRowsE5M2; }  // k_scale and v_scale, else its rows have scales of their own
-  uint32_t code_bytes(uint32_t size) const;                  // of a row of `size` values
-  uint32_t row_bytes(uint32_t size) const { return code_bytes(size) + beside; }
-};
+static_assert(kRowsF32 == static_cast<int>(Coding::kFloat32) && kRowsF16 == static_cast<int>(Coding::kFloat16) &&
+              kRowsBF16 == static_cast<int>(Coding::kBFloat16) && kRowsE4M3 == static_cast<int>(Coding::kE4M3) &&
+              kRowsE5M2 == static_cast<int>(Coding::kE5M2) && kRowsInt8Scaled == static_cast<int>(Coding::kInt8Scaled) &&
+              kRowsE4M3Scaled == static_cast<int>(Coding::kE4M3Scaled) &&
+              kRowsInt4Scaled == static_cast<int>(Coding::kInt4Scaled) && kRowsRecord == static_cast<int>(Coding::kRecord));
+constexpr RowFormat rows_of(const CacheFormat& format) { return static_cast<RowFormat>(format.coding); }
 
-// Null where the family has no such format.
-const CacheFormat* find_format(std::string_view name, bool latent);
-const CacheFormat& float_format(uint32_t dtype);
-// All names, for texts.
-std::string format_names(bool latent);
+// Rows of a float dtype, uncoded; float32 for any other.
+constexpr const CacheFormat& float_format(uint32_t dtype) {
+  for (const CacheFormat& format : kCacheFormats)
+    if (format.dtype == dtype && format.coding <= Coding::kBFloat16) return format;
+  return kCacheFormats[0];
+}
 
 }  // namespace anyattn::cpu

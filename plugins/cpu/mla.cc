@@ -34,12 +34,15 @@ void CpuMla::supports(const Host& host, const anyattn_device_facts& facts, const
 
 void CpuMla::kv_cache_spec(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                            const SpecSink& accept) {
-  latent_specs(require_plan(Family::kMla, host, facts, problem), accept);
+  const Plan plan = require_plan(Family::kMla, host, facts, problem);
+  give_latent_spec(*plan.format, cache_sizes(plan), accept);
 }
 
 CpuMla::CpuMla(const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                const anyattn_kv_cache_spec* spec)
-    : host_(host), plan_(require_plan(Family::kMla, host, facts, problem)), layout_(latent_layout(plan_, spec)) {
+    : host_(host),
+      plan_(require_plan(Family::kMla, host, facts, problem)),
+      layout_(read_latent_spec(*plan_.format, cache_sizes(plan_), spec)) {
   host_.log(ANYATTN_LOG_DEBUG, text(kName, ": kernels ", plan_.kernels->name));
 }
 
@@ -117,7 +120,7 @@ void CpuMla::context_gather(const Metadata& metadata, const anyattn_context_chun
       const char* from = base + static_cast<uint64_t>(block) * cache.block_stride_bytes +
                          position % layout_.block_size * layout_.k.token_bytes;
       float values[kMaxHeadSize];
-      plan_.kernels->load_row[plan_.format->rows](from, plan_.head_size, values);
+      plan_.kernels->load_row[rows_of(*plan_.format)](from, plan_.head_size, values);
       if (scale)
         for (uint32_t i = 0; i < plan_.head_size; ++i) values[i] *= *scale;
       const auto give = [&](std::byte* to, uint32_t first, uint32_t count) {

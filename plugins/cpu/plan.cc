@@ -24,6 +24,8 @@ constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_KV_SCA
                                     bit(ANYATTN_FEATURE_CP_PREFILL) | bit(ANYATTN_FEATURE_OUT_SCALE);
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
+constexpr FamilySizes kSizes{"CPU_ATTN", "CPU_MLA", kMaxHeadSize, 65536};
+constexpr uint32_t kMaxRotated = 512;
 
 void check_host(const Host& host, const anyattn_device_facts& facts, Reasons& reasons, Plan& plan) {
   if (facts.device_kind != ANYATTN_DEVICE_CPU)
@@ -69,73 +71,14 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
   plan.block_size = plan.ragged ? 0 : problem.block_size ? problem.block_size : kPreferredBlockSize;
 }
 
-// Powers of two that the rotation of 4-bit rows is for.
-bool is_rotatable(uint32_t size) { return size >= 16 && size <= 512 && (size & (size - 1)) == 0; }
-
-void check_format(const anyattn_problem& problem, Family family, Reasons& reasons, Plan& plan) {
-  const bool latent = family == Family::kMla;
-  const char* name = problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
-  plan.format = plan.ragged ? &float_format(problem.q_dtype) : find_format(name, latent);
-  if (!plan.format) {
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, format_names(latent));
-    return;
-  }
-  if (plan.ragged) {
-    if (plan.scaled()) reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", "with ragged keys", "with paged keys");
-    return;
-  }
-  if (plan.scaled() && !plan.format->scaled_by_call())
-    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", text("with ", name), "without",
-                "the rows of this format have scales of their own");
-  if (plan.format->rows == kRowsInt4Scaled) {
-    const auto check = [&](const char* field, uint32_t size) {
-      if (!is_rotatable(size))
-        reasons.add(ANYATTN_REASON_HEAD_SIZE, field, text(size, " with ", name),
-                    text("powers of two from 16 to 512 with ", name),
-                    "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others");
-    };
-    check("head_size", problem.head_size);
-    check("head_size_v", problem.head_size_v);
-  }
-  if (plan.format->rows == kRowsRecord) {
-    if (problem.kv_lora_rank != 512)
-      reasons.add(ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", text(problem.kv_lora_rank, " with ", name), text("512 with ", name));
-    if (problem.qk_rope_head_dim != 64)
-      reasons.add(ANYATTN_REASON_MLA_SIZE, "qk_rope_head_dim", text(problem.qk_rope_head_dim, " with ", name),
-                  text("64 with ", name));
-    if (problem.q_dtype == ANYATTN_DTYPE_FLOAT32)
-      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", text(name, " with q_dtype float32"),
-                  text(name, " with q_dtype float16, bfloat16"));
-  }
-}
-
-void check_plain_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
-  if (plan.has(ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "on", "off", "CPU_MLA takes MLA layers");
+void read_sizes(const anyattn_problem& problem, bool latent, Plan& plan) {
   plan.head_size = problem.head_size;
   plan.head_size_v = problem.head_size_v;
-  require_multiple_of_8(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, kMaxHeadSize);
-  if (problem.head_size_v == 0 || problem.head_size_v > 65536)
-    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v), "1 to 65536");
-}
-
-void check_mla_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
-  if (!plan.has(ANYATTN_FEATURE_MLA)) {
-    reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on", "CPU_ATTN takes layers without MLA");
-    return;
-  }
-  constexpr uint32_t kId = ANYATTN_REASON_MLA_SIZE;
+  if (!latent) return;
   plan.kv_lora_rank = problem.kv_lora_rank;
   plan.rope = problem.qk_rope_head_dim;
-  require_multiple_of_8(reasons, kId, "kv_lora_rank", problem.kv_lora_rank, 512);
-  require_multiple_of_8(reasons, kId, "qk_rope_head_dim", problem.qk_rope_head_dim, 64);
   plan.mha_head_size = problem.qk_nope_head_dim + problem.qk_rope_head_dim;
   plan.mha_head_size_v = problem.v_head_dim;
-  require_multiple_of_8(reasons, kId, "qk_nope_head_dim", problem.qk_nope_head_dim, 512);
-  if (problem.v_head_dim == 0 || problem.v_head_dim > 65536)
-    reasons.add(kId, "v_head_dim", text(problem.v_head_dim), "1 to 65536");
-  plan.head_size = problem.head_size;
-  plan.head_size_v = problem.head_size_v;
-  check_latent_heads(problem, reasons);
 }
 
 // Units of up to kBlockRows rows, all heads of a kv head together up to kMaxRows of them: K and V are then read once.
@@ -172,20 +115,20 @@ AttendFn Plan::attend_rows(RowFormat rows) const {
 bool choose_plan(Family family, const Host& host, const anyattn_device_facts& facts, const anyattn_problem& problem,
                  Reasons& reasons, Plan& plan) {
   check_host(host, facts, reasons, plan);
-  check_features(problem, family == Family::kMla ? kCommonFeatures : kPlainFeatures, reasons, plan);
+  const bool latent = family == Family::kMla;
+  check_features(problem, latent ? kCommonFeatures : kPlainFeatures, reasons, plan);
   check_dtypes(problem, reasons, plan);
-  check_format(problem, family, reasons, plan);
+  plan.format = check_cache_format(problem, latent, kMaxRotated, reasons);
+  if (plan.ragged) plan.format = &float_format(problem.q_dtype);
   check_parameters(problem, reasons, plan);
   check_heads(problem, reasons, plan);
-  if (family == Family::kMla)
-    check_mla_sizes(problem, reasons, plan);
-  else
-    check_plain_sizes(problem, reasons, plan);
+  (latent ? check_latent_sizes : check_plain_sizes)(problem, kSizes, reasons);
+  read_sizes(problem, latent, plan);
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   plan.q_kind = element_kind(plan.q_dtype);
   plan.out_kind = plan.has(ANYATTN_FEATURE_OUT_SCALE) ? kE4M3 : element_kind(plan.out_dtype);
-  plan.kernel_rows = plan.format->rows;
+  plan.kernel_rows = rows_of(*plan.format);
   if (plan.kernel_rows == kRowsInt4Scaled && plan.head_size == plan.head_size_v) {
     const RowFormat rotated = plan.head_size == 64 ? kRowsInt4Of64 : plan.head_size == 128 ? kRowsInt4Of128 : kRowsInt4Scaled;
     plan.rotated = rotated != kRowsInt4Scaled && plan.own_kernel(rotated);

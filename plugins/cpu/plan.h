@@ -48,8 +48,8 @@ struct Plan {
   uint32_t num_workers = 1;
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
-  AttendFn attend() const { return attend_rows(kernel_rows); }                     // over the cache, or ragged keys
-  AttendFn attend_mha() const { return attend_rows(float_format(q_dtype).rows); }  // keys in the query's dtype
+  AttendFn attend() const { return attend_rows(kernel_rows); }                         // over the cache, or ragged keys
+  AttendFn attend_mha() const { return attend_rows(rows_of(float_format(q_dtype))); }  // keys in the query's dtype
   AttendFn attend_rows(RowFormat rows) const;
   AttendFn own_kernel(RowFormat rows) const;  // null where no set has one for these rows
   // Unit::load_row of attend(): null where the instruction set has a kernel for the cache's rows.

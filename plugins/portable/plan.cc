@@ -24,7 +24,7 @@ constexpr uint64_t kPlainFeatures = kCommonFeatures | bit(ANYATTN_FEATURE_WINDOW
 
 constexpr const char* kFloats = "float32, float16, bfloat16";
 constexpr uint32_t kPreferredBlockSize = 64;
-constexpr uint32_t kMaxHeadSize = 576;
+constexpr FamilySizes kSizes{"PORTABLE_ATTN", "PORTABLE_MLA", 576, 4096};
 
 void check_features(const anyattn_problem& problem, uint64_t allowed, Reasons& reasons, Plan& plan) {
   refuse_features(problem, allowed, reasons);
@@ -66,79 +66,20 @@ void check_dtypes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) 
                 "a tile of keys takes whole groups of 8 rows of a block");
 }
 
-// Powers of two: rows that a Hadamard matrix rotates.
-bool is_rotatable(uint32_t size) { return size >= 16 && size <= kMaxRotatedRow && (size & (size - 1)) == 0; }
-
-void check_format(const anyattn_problem& problem, Family family, Reasons& reasons, Plan& plan) {
-  if (plan.ragged) {
-    if (plan.scaled()) reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", "with ragged keys", "with paged keys");
-    return;
-  }
-  const bool latent = family == Family::kMla;
-  const char* name = problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
-  plan.format = find_cache_format(name, latent);
-  if (!plan.format) {
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, cache_format_names(latent));
-    return;
-  }
-  if (plan.scaled() && !plan.format->scaled_by_call())
-    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", text("with ", name), "without",
-                "the rows of this format have scales of their own");
-  const auto check = [&](uint32_t id, const char* field, uint32_t size, bool good, const char* allowed, const char* hint) {
-    if (!good) reasons.add(id, field, text(size, " with ", name), text(allowed, " with ", name), hint);
-  };
-  if (plan.format->coding == Coding::kInt4Scaled) {
-    const std::string powers = text("powers of two from 16 to ", kMaxRotatedRow);
-    const char* allowed = powers.c_str();
-    constexpr const char* kHint =
-        "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others";
-    check(ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, is_rotatable(problem.head_size), allowed, kHint);
-    check(ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, is_rotatable(problem.head_size_v), allowed, kHint);
-  }
-  if (plan.format->coding == Coding::kRecord) {
-    check(ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", problem.kv_lora_rank, problem.kv_lora_rank == RecordLayout::kLatent, "512",
-          "");
-    check(ANYATTN_REASON_MLA_SIZE, "qk_rope_head_dim", problem.qk_rope_head_dim,
-          problem.qk_rope_head_dim == RecordLayout::kRope, "64", "");
-    if (problem.q_dtype == ANYATTN_DTYPE_FLOAT32)
-      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", text(name, " with q_dtype float32"),
-                  text(name, " with q_dtype float16, bfloat16"));
-  }
-}
-
 void check_heads(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   plan.num_q_heads = problem.num_q_heads;
   plan.num_kv_heads = problem.num_kv_heads;
   check_kv_heads(problem, reasons);
 }
 
-void check_plain_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
-  if (plan.has(ANYATTN_FEATURE_MLA)) reasons.add(ANYATTN_REASON_MLA, "mla", "on", "off", "PORTABLE_MLA takes MLA layers");
+void read_sizes(const anyattn_problem& problem, bool latent, Plan& plan) {
   plan.head_size = problem.head_size;
   plan.head_size_v = problem.head_size_v;
-  require_multiple_of_8(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, kMaxHeadSize);
-  if (problem.head_size_v == 0 || problem.head_size_v > 4096)
-    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v), "1 to 4096");
-}
-
-void check_mla_sizes(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
-  if (!plan.has(ANYATTN_FEATURE_MLA)) {
-    reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on", "PORTABLE_ATTN takes layers without MLA");
-    return;
-  }
-  constexpr uint32_t kId = ANYATTN_REASON_MLA_SIZE;
+  if (!latent) return;
   plan.kv_lora_rank = problem.kv_lora_rank;
   plan.rope = problem.qk_rope_head_dim;
-  require_multiple_of_8(reasons, kId, "kv_lora_rank", problem.kv_lora_rank, 512);
-  require_multiple_of_8(reasons, kId, "qk_rope_head_dim", problem.qk_rope_head_dim, 64);
-  require_multiple_of_8(reasons, kId, "qk_nope_head_dim", problem.qk_nope_head_dim, 512);
-  if (problem.v_head_dim == 0 || problem.v_head_dim > 4096)
-    reasons.add(kId, "v_head_dim", text(problem.v_head_dim), "1 to 4096");
   plan.mha_head_size = problem.qk_nope_head_dim + problem.qk_rope_head_dim;
   plan.mha_head_size_v = problem.v_head_dim;
-  plan.head_size = problem.head_size;
-  plan.head_size_v = problem.head_size_v;
-  check_latent_heads(problem, reasons);
 }
 
 void specialise(const Host& host, const anyattn_device_facts& facts, Plan& plan) {
@@ -210,15 +151,14 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
     reasons.add(ANYATTN_REASON_DEVICE, "device_kind", text(facts.device_kind), text(kTargetDevice));
   else
     check_target(host, facts, reasons);
-  check_features(problem, family == Family::kMla ? kCommonFeatures : kPlainFeatures, reasons, plan);
+  const bool latent = family == Family::kMla;
+  check_features(problem, latent ? kCommonFeatures : kPlainFeatures, reasons, plan);
   check_dtypes(problem, reasons, plan);
-  check_format(problem, family, reasons, plan);
+  plan.format = check_cache_format(problem, latent, kMaxRotatedRow, reasons);
   check_parameters(problem, reasons, plan);
   check_heads(problem, reasons, plan);
-  if (family == Family::kMla)
-    check_mla_sizes(problem, reasons, plan);
-  else
-    check_plain_sizes(problem, reasons, plan);
+  (latent ? check_latent_sizes : check_plain_sizes)(problem, kSizes, reasons);
+  read_sizes(problem, latent, plan);
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   specialise(host, facts, plan);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cache formats by name, as sdk/ABI.md states them ("Cache formats"), and the planes of their specs. Included by plugins that
-// keep codes in a paged cache. The bytes of a row are a backend's own to write and read.
+// Cache formats by name, as sdk/ABI.md states them ("Cache formats"), what a problem must be for them, and the planes of their specs.
+// Included by plugins that keep codes in a paged cache. The bytes of a row are a backend's own to write and read.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "anyattn/kv_planes.hpp"
+#include "anyattn/problem.hpp"
 
 namespace anyattn {
 
@@ -64,6 +65,57 @@ inline std::string cache_format_names(bool latent) {
   return names;
 }
 
+// A record of fp8_ds_mla.
+struct RecordLayout {
+  static constexpr uint32_t kLatent = 512, kTile = 128, kRope = 64;  // values; a scale for each tile
+  static constexpr uint32_t kScalesAt = 512, kRopeAt = 528, kBytes = 656;
+};
+
+// The format of a problem's cache, with the reasons against it in the words of all who keep codes: the name, scales of the call, sizes
+// that a format does not have. Null where keys are ragged or the name is unknown. max_rotated: values of the longest row of 4 bits,
+// a power of two.
+inline const CacheFormat* check_cache_format(const anyattn_problem& problem, bool latent, uint32_t max_rotated,
+                                             Reasons& reasons) {
+  const bool scaled = anyattn_problem_has(&problem, ANYATTN_FEATURE_KV_SCALES) ||
+                      anyattn_problem_has(&problem, ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
+  if (problem.key_source == ANYATTN_KEYS_RAGGED) {
+    if (scaled) reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", "with ragged keys", "with paged keys");
+    return nullptr;
+  }
+  const char* name = problem.kv_cache_dtype ? problem.kv_cache_dtype : "(none)";
+  const CacheFormat* format = find_cache_format(name, latent);
+  if (!format) {
+    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", name, cache_format_names(latent));
+    return nullptr;
+  }
+  if (scaled && !format->scaled_by_call())
+    reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", text("with ", name), "without",
+                "the rows of this format have scales of their own");
+  const auto require = [&](bool good, uint32_t id, const char* field, uint32_t size, const std::string& allowed,
+                           const char* hint) {
+    if (!good) reasons.add(id, field, text(size, " with ", name), text(allowed, " with ", name), hint);
+  };
+  if (format->coding == Coding::kInt4Scaled) {
+    const auto rotates = [&](uint32_t size) { return size >= 16 && size <= max_rotated && (size & (size - 1)) == 0; };
+    const std::string allowed = text("powers of two from 16 to ", max_rotated);
+    constexpr const char* kHint =
+        "its rows are rotated by a Hadamard matrix of their size; int8_per_token_head takes the others";
+    require(rotates(problem.head_size), ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, allowed, kHint);
+    require(rotates(problem.head_size_v), ANYATTN_REASON_HEAD_SIZE, "head_size_v", problem.head_size_v, allowed, kHint);
+  }
+  if (format->coding == Coding::kRecord) {
+    using Record = RecordLayout;
+    require(problem.kv_lora_rank == Record::kLatent, ANYATTN_REASON_MLA_SIZE, "kv_lora_rank", problem.kv_lora_rank,
+            text(Record::kLatent), "");
+    require(problem.qk_rope_head_dim == Record::kRope, ANYATTN_REASON_MLA_SIZE, "qk_rope_head_dim", problem.qk_rope_head_dim,
+            text(Record::kRope), "");
+    if (problem.q_dtype == ANYATTN_DTYPE_FLOAT32)
+      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", text(name, " with q_dtype float32"),
+                  text(name, " with q_dtype float16, bfloat16"));
+  }
+  return format;
+}
+
 // Kernels read scales, and a record's rope part, right behind a row's codes. Throws where they lie elsewhere.
 inline void check_beside(const PlaneLayout& rows, uint64_t code_bytes, const PlaneLayout& beside, const char* name) {
   if (beside.byte_offset != rows.byte_offset + code_bytes || beside.token_bytes != rows.token_bytes ||
@@ -113,12 +165,6 @@ inline CacheLayout read_format_spec(const CacheFormat& format, const CacheSizes&
   layout.v = read(ANYATTN_PLANE_V, ANYATTN_PLANE_V_SCALE, "V", sizes.head_size_v);
   return layout;
 }
-
-// A record of fp8_ds_mla.
-struct RecordLayout {
-  static constexpr uint32_t kLatent = 512, kTile = 128, kRope = 64;  // values; a scale for each tile
-  static constexpr uint32_t kScalesAt = 512, kRopeAt = 528, kBytes = 656;
-};
 
 inline void give_latent_spec(const CacheFormat& format, const CacheSizes& sizes, const SpecSink& accept) {
   using Record = RecordLayout;

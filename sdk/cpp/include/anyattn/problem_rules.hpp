@@ -133,4 +133,33 @@ inline void check_latent_heads(const anyattn_problem& problem, Reasons& reasons)
   if (problem.key_source == ANYATTN_KEYS_RAGGED) reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", "ragged", "paged");
 }
 
+// The backends of a plugin that takes both kinds of layers, and how far their heads reach.
+struct FamilySizes {
+  const char *plain, *latent;  // names: who takes the other's layers
+  uint32_t max_head_size, max_head_size_v;
+};
+
+inline void check_plain_sizes(const anyattn_problem& problem, const FamilySizes& family, Reasons& reasons) {
+  if (anyattn_problem_has(&problem, ANYATTN_FEATURE_MLA))
+    reasons.add(ANYATTN_REASON_MLA, "mla", "on", "off", text(family.latent, " takes MLA layers"));
+  require_multiple_of_8(reasons, ANYATTN_REASON_HEAD_SIZE, "head_size", problem.head_size, family.max_head_size);
+  if (problem.head_size_v == 0 || problem.head_size_v > family.max_head_size_v)
+    reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size_v", text(problem.head_size_v), text("1 to ", family.max_head_size_v));
+}
+
+// A latent of at most 512 values and a rope part of at most 64: a head of forward_mqa is then no longer than 576.
+inline void check_latent_sizes(const anyattn_problem& problem, const FamilySizes& family, Reasons& reasons) {
+  if (!anyattn_problem_has(&problem, ANYATTN_FEATURE_MLA)) {
+    reasons.add(ANYATTN_REASON_MLA, "mla", "off", "on", text(family.plain, " takes layers without MLA"));
+    return;
+  }
+  constexpr uint32_t kId = ANYATTN_REASON_MLA_SIZE;
+  require_multiple_of_8(reasons, kId, "kv_lora_rank", problem.kv_lora_rank, 512);
+  require_multiple_of_8(reasons, kId, "qk_rope_head_dim", problem.qk_rope_head_dim, 64);
+  require_multiple_of_8(reasons, kId, "qk_nope_head_dim", problem.qk_nope_head_dim, 512);
+  if (problem.v_head_dim == 0 || problem.v_head_dim > family.max_head_size_v)
+    reasons.add(kId, "v_head_dim", text(problem.v_head_dim), text("1 to ", family.max_head_size_v));
+  check_latent_heads(problem, reasons);
+}
+
 }  // namespace anyattn
