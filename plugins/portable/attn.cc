@@ -56,7 +56,7 @@ void PortableAttn::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.slots = slots.data();
-  kernels_.store(to, static_cast<int>(tokens), args.stream);
+  kernels_.store(to, counted(tokens, "kv_cache_update", "tokens"), args.stream);
 }
 
 void PortableAttn::forward(const Metadata& metadata, const anyattn_forward_args& args) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call.h"
 
+#include <limits>
+
 namespace anyattn::portable {
 namespace {
 
@@ -29,6 +31,13 @@ float* parts_of(const Specialisation& spec, int lane, void* scratch) {
 }
 void* workspace_of(const Specialisation& spec, void* scratch) {
   return static_cast<char*>(scratch) + parts_bytes(spec, spec.num_lanes);
+}
+
+int32_t counted(int64_t count, const char* call, const char* what) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (count > kMost)
+    throw Error(kWrong, call, ": ", count, " ", what, "; allowed: at most ", kMost, "; ask for fewer at a time");
+  return static_cast<int32_t>(count);
 }
 
 Rows rows_of(const RawView<3>& view) {
@@ -91,7 +100,9 @@ void merge_states(const Plan& plan, const Kernels& kernels, const anyattn_merge_
   to.out = rows_of(out);
   to.out_kind = kind_of(out.dtype);
   to.lse = rows_of(lse);
-  if (out.shape[0] > 0) kernels.merge(to, static_cast<int>(out.shape[0]), args.stream);
+  const int tokens = counted(out.shape[0], "merge_states", "tokens");
+  counted(out.shape[0] * to.num_heads, "merge_states", "rows");  // a program a row
+  if (tokens > 0) kernels.merge(to, tokens, args.stream);
 }
 
 }  // namespace anyattn::portable

@@ -13,6 +13,9 @@ uint64_t scratch_bytes(const Host& host, const Specialisation& spec);
 float* parts_of(const Specialisation& spec, int lane, void* scratch);
 void* workspace_of(const Specialisation& spec, void* scratch);
 
+// A number of things as kernels and drivers count them; `call` is refused past 2^31 - 1 `what`.
+int32_t counted(int64_t count, const char* call, const char* what);
+
 Rows rows_of(const RawView<3>& view);
 Rows rows_of(const RawView<2>& view);  // without heads
 

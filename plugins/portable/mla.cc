@@ -72,7 +72,7 @@ void PortableMla::kv_cache_update(const anyattn_kv_cache_update_args& args) {
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.slots = slots.data();
-  kernels_.store(to, static_cast<int>(tokens), args.stream);
+  kernels_.store(to, counted(tokens, "kv_cache_update", "tokens"), args.stream);
 }
 
 void PortableMla::forward_mqa(const Metadata& metadata, const anyattn_mqa_args& args) {
@@ -116,7 +116,7 @@ void PortableMla::context_gather(const Metadata& metadata, const anyattn_context
   to.block_bytes = static_cast<int64_t>(cache.block_stride_bytes);
   to.num_blocks = cache.num_blocks;
   to.num_reqs = static_cast<int32_t>(chunk.num_reqs);
-  kernels_.gather(to, static_cast<int>(rows), args.stream);
+  kernels_.gather(to, counted(rows, "context_gather", "rows"), args.stream);
 }
 
 void PortableMla::forward_mha(const anyattn_mha_args& args) {
@@ -140,14 +140,15 @@ void PortableMla::forward_mha(const anyattn_mha_args& args) {
   const Tile& tile = plan_.mha.lanes[0];
   to.batch.query_start_loc = args.query_start_loc;
   to.batch.key_start_loc = args.key_start_loc;
-  to.batch.num_reqs = static_cast<int32_t>(args.num_reqs);
-  to.batch.num_tokens = static_cast<int32_t>(q.shape[0]);
+  constexpr const char* kCall = "forward_mha";
+  to.batch.num_reqs = counted(args.num_reqs, kCall, "requests");
+  to.batch.num_tokens = counted(q.shape[0], kCall, "tokens");
   to.causal = static_cast<int32_t>(args.causal);
-  to.blocks_per_req =
-      static_cast<int32_t>((args.max_query_len + static_cast<uint32_t>(tile.tokens) - 1) / static_cast<uint32_t>(tile.tokens));
+  to.blocks_per_req = counted((int64_t{args.max_query_len} + tile.tokens - 1) / tile.tokens, kCall, "blocks of rows");
+  const int blocks = counted(int64_t{to.blocks_per_req} * args.num_reqs, kCall, "blocks of rows");
   // One more program clears rows past the last request.
-  const int64_t programs = int64_t{to.blocks_per_req} * args.num_reqs * tile.head_units + 1;
-  mha_kernels_.direct(0, to, static_cast<int>(programs), workspace_of(plan_.mha, args.scratch), args.stream);
+  const int programs = counted(int64_t{blocks} * tile.head_units + 1, kCall, "programs");
+  mha_kernels_.direct(0, to, programs, workspace_of(plan_.mha, args.scratch), args.stream);
 }
 
 void PortableMla::merge_states(const anyattn_merge_args& args) { portable::merge_states(plan_, kernels_, args); }
