@@ -10,7 +10,7 @@
 
 #include "alternatives.h"
 #include "anyattn/absent_device.hpp"
-#include "kernels.h"
+#include "problems.h"
 #include "vendor/layout.h"
 
 const uint32_t anyattn::portable::kTargetDevice = ANYATTN_DEVICE_CUDA;
@@ -19,48 +19,12 @@ namespace {
 
 using namespace anyattn::portable;
 
-// AMD's 64 KiB, whose products are scalar.
-anyattn_device_facts small_device() {
-  anyattn_device_facts facts = *anyattn::absent_cuda_device("sm_80");
-  facts.name = "64 KiB";
-  facts.shared_memory_per_block = 64 << 10;
-  return facts;
-}
-
 std::vector<anyattn_device_facts> all_devices() {
   std::vector<anyattn_device_facts> all;
   for (const char* architecture : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"})
     all.push_back(*anyattn::absent_cuda_device(architecture));
   all.push_back(small_device());
   return all;
-}
-
-Specialisation plain(int kind, int rows, int head_size, int group) {
-  Specialisation spec;
-  Config& cfg = spec.cfg;
-  cfg.kind = cfg.out_kind = kind;
-  cfg.rows = rows;
-  cfg.head_size = cfg.head_size_v = head_size;
-  cfg.group = group;
-  cfg.num_kv_heads = 8;
-  cfg.block_size = 64;
-  cfg.window_left = cfg.window_right = -1;
-  cfg.cp_world = cfg.cp_interleave = 1;
-  return spec;
-}
-Specialisation latent(int kind, int rows, int rank, int rope, int heads) {
-  Specialisation spec = plain(kind, rows, rank + rope, heads);
-  spec.cfg.latent = spec.cfg.num_kv_heads = 1;
-  spec.cfg.head_size_v = rank;
-  return spec;
-}
-// Keys and values of the call itself, as MLA's prefill has them.
-Specialisation direct(int kind, int head_size, int head_size_v) {
-  Specialisation spec = plain(kind, kind, head_size, 1);
-  spec.cfg.head_size_v = head_size_v;
-  spec.cfg.block_size = 0;
-  spec.direct = 1;
-  return spec;
 }
 
 // `which`: the table's, or a cut in words.
