@@ -32,6 +32,8 @@ extern const uint32_t kTargetDevice;
 // Values of the longest 4-bit row.
 extern const uint32_t kMaxRotatedRow;
 void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& reasons);
+// What a report adds where no device of the architecture has run the kernels; else empty.
+std::string not_run_yet(const anyattn_device_facts& facts);
 // Cuts the work: fills the lanes for spec.cfg on this device.
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec);
 // Programs side by side on neighbouring heads of the same keys: as many as leave no program of a launch over.

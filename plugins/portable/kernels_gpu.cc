@@ -88,6 +88,10 @@ void check_target(const Host& host, const anyattn_device_facts& facts, Reasons& 
     reasons.add(ANYATTN_REASON_OPTION, "unproven", "refuse", "allow", text(vendor::kUnproven, ": allow it to try"));
 }
 
+std::string not_run_yet(const anyattn_device_facts& facts) {
+  return vendor::has_run(facts) ? "" : text("; no device of ", facts.architecture, " has run them yet");
+}
+
 void check_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes, Reasons& reasons) {
   const std::string why_not = why_not_compile(host, facts);
   if (why_not.empty() || has_code(host, facts, spec, lanes)) return;

@@ -25,6 +25,7 @@ const uint32_t kTargetDevice = ANYATTN_DEVICE_CPU;
 const uint32_t kMaxRotatedRow = kMaxRotated;  // each row is turned back as it is read
 
 void check_target(const Host&, const anyattn_device_facts&, Reasons&) {}
+std::string not_run_yet(const anyattn_device_facts&) { return {}; }
 
 void choose_tiles(const Host& host, const anyattn_device_facts&, Specialisation& spec) {
   const Config& cfg = spec.cfg;

@@ -162,6 +162,7 @@ bool choose_plan(Family family, const Host& host, const anyattn_device_facts& fa
   check_phase(problem, reasons);
   if (reasons.count() != 0) return false;
   specialise(host, facts, plan);
+  plan.not_run = not_run_yet(facts);
   if (!tiles_fit(facts, plan.main) || (plan.mha.direct && !tiles_fit(facts, plan.mha)))
     reasons.add(ANYATTN_REASON_HEAD_SIZE, "head_size", text(plan.head_size),
                 text("sizes whose tiles fit into ", facts.shared_memory_per_block, " bytes of shared memory"));
@@ -188,7 +189,7 @@ void fill_report(const Plan& plan, anyattn_support_report& report) {
   report.graph_level = kTargetDevice == ANYATTN_DEVICE_CPU ? ANYATTN_GRAPH_NEVER : ANYATTN_GRAPH_ALWAYS;
   report.lse_bases = plan.has(ANYATTN_FEATURE_LSE) ? ANYATTN_LSE_NATURAL | ANYATTN_LSE_BASE2 : 0;
   report.needs_host_lengths = 0;
-  say_kernels(plan.tiles.empty() ? describe_tiles(plan.main) : plan.tiles, report);
+  say_kernels((plan.tiles.empty() ? describe_tiles(plan.main) : plan.tiles) + plan.not_run, report);
 }
 
 }  // namespace anyattn::portable

@@ -26,6 +26,7 @@ struct Plan {
   Specialisation main;                  // forward, or forward_mqa
   Specialisation mha;                   // MLA: forward_mha
   std::string tiles;                    // what option `tiles` changed; empty: nothing
+  std::string not_run;                  // what the report says of the device
 
   bool has(uint32_t feature) const { return ((features >> feature) & 1u) != 0; }
   // Does a call bring scales of K and V?

@@ -169,6 +169,19 @@ TEST_CASE("the_text_of_hip_compiles_for_nvidia_through_its_shim") {
   CHECK_FALSE(fs::is_empty(folder.folder()));
 }
 
+TEST_CASE("a_report_says_where_no_device_has_run_the_kernels") {
+  OpenPlugin plugin(ANYATTN_PORTABLE_CUDA_PLUGIN, {{"cache", "off"}});
+  const auto kernels = [&](const char* architecture, const Shape& shape) {
+    std::string words;
+    CHECK(plugin.reasons(absent_device(architecture), shape.backend(), problem_of(shape), &words) == "");
+    return words;
+  };
+  for (const Shape& shape : {kBuilt, Shape{16, 0, 576, 64, ANYATTN_DTYPE_BFLOAT16}}) {
+    CHECK(kernels("sm_90", shape).ends_with(" programs a multiprocessor"));
+    CHECK(kernels("sm_86", shape).ends_with(" programs a multiprocessor; no device of sm_86 has run them yet"));
+  }
+}
+
 TEST_CASE("a_compiler_newer_than_the_driver_or_older_than_the_device_is_none") {
   using namespace anyattn;
   REQUIRE(kCompiler != nullptr);

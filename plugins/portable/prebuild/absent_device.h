@@ -84,8 +84,9 @@ class OpenPlugin {
   OpenPlugin(const OpenPlugin&) = delete;
   OpenPlugin& operator=(const OpenPlugin&) = delete;
 
-  // Empty where the backend takes the problem; else its reasons.
-  std::string reasons(const anyattn_device_facts& facts, const char* name, const anyattn_problem& problem) {
+  // Empty where the backend takes the problem; else its reasons. What it would run goes to `kernels`.
+  std::string reasons(const anyattn_device_facts& facts, const char* name, const anyattn_problem& problem,
+                      std::string* kernels = nullptr) {
     std::string all;
     const anyattn_reason_sink sink{ANYATTN_REASON_SINK_SIZE, 0, &all, [](void* to, const anyattn_reason* reason) {
                                      *static_cast<std::string*>(to) += std::string(reason->field) + "=" + reason->wanted +
@@ -94,6 +95,7 @@ class OpenPlugin {
     anyattn_support_report report{};
     report.struct_size = ANYATTN_SUPPORT_REPORT_SIZE;
     expect_ok(backend(name).supports(&host_, &facts, &problem, &sink, &report, error()));
+    if (kernels) *kernels = report.kernels;
     return all;
   }
   std::string reasons(const anyattn_device_facts& facts, const Shape& shape) {

@@ -48,6 +48,7 @@ inline bool compiles_for(const Library& compiler, const anyattn_device_facts& fa
   return list(known.data()) == 0 && std::find(known.begin(), known.end(), own) != known.end();
 }
 inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 8; }
+inline bool has_run(const anyattn_device_facts& facts) { return facts.arch_major == 9 && facts.arch_minor == 0; }
 // Warp groups that multiply are a feature of just this architecture.
 inline bool has_groups(const anyattn_device_facts& facts) { return facts.arch_major == 9 && facts.arch_minor == 0; }
 inline std::string architecture_option(const anyattn_device_facts& facts) {

@@ -49,6 +49,7 @@ inline bool compiles_for(const Library&, const anyattn_device_facts& facts) {
 inline bool runs_on(const anyattn_device_facts& facts) {
   return facts.arch_major > 9 || (facts.arch_major == 9 && facts.arch_minor >= 0x0a && facts.arch_minor != 0x0c);
 }
+inline bool has_run(const anyattn_device_facts&) { return false; }
 inline std::string architecture_option(const anyattn_device_facts& facts) {
   return "--offload-arch=" + std::string(facts.architecture);
 }
