@@ -366,6 +366,19 @@ AA_FN void finish(const AttendArgs& a, const Unit& u, const Tiles& tiles, const 
   barrier();
 }
 
+// Tokens from index * Tile::tokens of a request on; nothing of their keys yet.
+AA_FN Item make_item(const BatchView& batch, int req, int index, int keys, bool causal) {
+  const int first = index * tile.tokens, tokens = query_len(batch, req);
+  Item item = {};
+  item.req = req;
+  item.tokens = least(tile.tokens, tokens - first);
+  item.row = batch.query_start_loc[req] + first;
+  item.position = keys - tokens + first;
+  item.keys = keys;
+  item.causal = causal;
+  return item;
+}
+
 // Where an item's tiles begin: flat rows are copied by eights.
 AA_FN int first_tile_of(const Item& item) { return kFlat ? item.key_begin - item.key_begin % 8 : item.key_begin; }
 
@@ -452,19 +465,6 @@ AA_FN void attend(const AttendArgs& a, const Tiles& tiles, int program) {
     attend_unit(a, batch, tiles, item, head * a.lane.team + program % a.lane.team, from, to, part);
   }
   if (tile.min_query == 0) clear_rows(a, batch, program, a.lane.teams * a.lane.team);
-}
-
-// Tokens from index * Tile::tokens of a request on; nothing of their keys yet.
-AA_FN Item make_item(const BatchView& batch, int req, int index, int keys, bool causal) {
-  const int first = index * tile.tokens, tokens = query_len(batch, req);
-  Item item = {};
-  item.req = req;
-  item.tokens = least(tile.tokens, tokens - first);
-  item.row = batch.query_start_loc[req] + first;
-  item.position = keys - tokens + first;
-  item.keys = keys;
-  item.causal = causal;
-  return item;
 }
 
 // The same without a list: program -> (request, block of rows, head). For calls that carry their own offsets.

@@ -68,7 +68,7 @@ struct Tile {
 };
 
 // The batch of metadata_update, kept on the device so that a captured launch finds the newest one.
-struct BatchView {
+struct alignas(16) BatchView {
   const int32_t* query_start_loc;
   const int32_t* seq_lens;
   const int32_t* block_table;
@@ -94,9 +94,9 @@ struct Item {
 // tile. It ends where the next team begins. Its programs read the same blocks at the same time. The item comes along, so that
 // the first keys are one load of the list away. Units that were begun before lie in the teams from `begun` to `last`. Where
 // nothing is cut, tile is kWhole, `last` the number of units of a team, and `order` says in which order they are dealt.
-struct Place {
-  int32_t item, head, tile, begun, last;
+struct alignas(16) Place {
   Item first;
+  int32_t item, head, tile, begun, last;
 };
 
 // One lane's part of the persistent block.
