@@ -28,16 +28,17 @@ __device__ __forceinline__ float quad_sum(float x) {
 
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
+// kLift: exponentials are 2^kLift at the base. kSlack: they may reach 2^(kLift + kSlack).
+template <int kLift = 0, int kSlack = 8>
 struct OnlineSoftmax {
   float base[2] = {kMinusInfinity, kMinusInfinity};  // what exponents are taken against: a recent maximum of the row
   float total[2] = {0, 0};                           // this thread's share of the row's sum
 
-  // s[4 j + 2 row + e] becomes 2^(scale (s - base)). True if sums so far, in any row of the warp, have to be multiplied by factor.
+  // s[4 j + 2 row + e] becomes 2^(scale (s - base) + kLift). True if sums so far, in any row of the warp, have to be multiplied by factor.
   // The base follows the maximum only where that grew by more than 2^kSlack: sums stay below 2^kSlack times their number, exact in
   // float32, and most tiles leave the output accumulator alone. The choice is a row's own, so no row depends on its neighbours.
   template <int kCount>
   __device__ __forceinline__ bool step(float (&s)[kCount], float scale, float (&factor)[2]) {
-    constexpr float kSlack = 8;
     float top[2] = {s[0], s[2]}, shift[2];
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
@@ -50,7 +51,7 @@ struct OnlineSoftmax {
       const bool grew = (top[r] - base[r]) * scale > kSlack;  // false for -inf against -inf
       factor[r] = exp2_fast(grew ? (base[r] - top[r]) * scale : 0.0f);
       base[r] = grew ? top[r] : base[r];
-      shift[r] = base[r] == kMinusInfinity ? 0.0f : base[r] * scale;
+      shift[r] = base[r] == kMinusInfinity ? 0.0f : base[r] * scale - kLift;
     }
     float sum[4] = {0, 0, 0, 0};
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma: matrix products of a warp group (4 warps, 64 rows) with float32 sums in registers (sm_90a).
-// Included by kernels. Shapes m64 n{64, 96, 128} k16 for fp16 and bf16; A from shared memory or registers, B from shared memory.
+// Included by kernels. Shapes m64 n{64, 96, 128} k16 for fp16 and bf16, m64 n{96, 128} k32 for e4m3; A from shared memory or registers, B from shared memory.
 //
 // Shared operands lie in rows of 128 bytes under the copy engine's 128-byte swizzle, 8 rows an atom of 1024 bytes, atoms aligned.
 // Accumulator fragment: thread t of a warp w holds d[4j + e]: row 16 w + t / 4 + 8 (e / 2), column 8 j + 2 (t % 4) + e % 2.
@@ -86,35 +86,26 @@ ANYATTN_WGMMA(__half, "f16", 128, 64, 65, 66, 67, 68, 69, 70)
 ANYATTN_WGMMA(__nv_bfloat16, "bf16", 128, 64, 65, 66, 67, 68, 69, 70)
 
 // Likewise of 8-bit elements, a [64, 32]; b [n, 32] lies along k always.
-template <>
-struct Wgmma<__nv_fp8_e4m3, 128> {
-  __device__ static __forceinline__ void ss(float (&d)[64], uint64_t a, uint64_t b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" ANYATTN_ACC_TEXT_128
-        "}, %64, %65, p, 1, 1;\n}"
-        : ANYATTN_ACC_128
-        : "l"(a), "l"(b), "r"(accumulate));
-  }
-  __device__ static __forceinline__ void rs(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" ANYATTN_ACC_TEXT_128
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1;\n}"
-        : ANYATTN_ACC_128
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-  }
-};
-// 8 columns: with b of ones, the sums of a's rows.
-template <>
-struct Wgmma<__nv_fp8_e4m3, 8> {
-  __device__ static __forceinline__ void rs(float (&d)[4], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %9, 0;\nwgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, "
-        "{%4, %5, %6, %7}, %8, p, 1, 1;\n}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-  }
-};
+#define ANYATTN_WGMMA_CODES(Element, type, n, c0, c1, c2, c3, c4, c5)                                                      \
+  template <>                                                                                                              \
+  struct Wgmma<Element, n> {                                                                                               \
+    __device__ static __forceinline__ void ss(float (&d)[n / 2], uint64_t a, uint64_t b, int accumulate) {                 \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type   \
+                   "." type " {" ANYATTN_ACC_TEXT_##n "}, %" #c0 ", %" #c1 ", p, 1, 1;\n}"                                 \
+                   : ANYATTN_ACC_##n                                                                                       \
+                   : "l"(a), "l"(b), "r"(accumulate));                                                                     \
+    }                                                                                                                      \
+    __device__ static __forceinline__ void rs(float (&d)[n / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {     \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #c5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k32.f32." type   \
+                   "." type " {" ANYATTN_ACC_TEXT_##n "}, {%" #c0 ", %" #c1 ", %" #c2 ", %" #c3 "}, %" #c4 ", p, 1, 1;\n}" \
+                   : ANYATTN_ACC_##n                                                                                       \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));                                 \
+    }                                                                                                                      \
+  };
+ANYATTN_WGMMA_CODES(__nv_fp8_e4m3, "e4m3", 96, 48, 49, 50, 51, 52, 53)
+ANYATTN_WGMMA_CODES(__nv_fp8_e4m3, "e4m3", 128, 64, 65, 66, 67, 68, 69)
 
+#undef ANYATTN_WGMMA_CODES
 #undef ANYATTN_WGMMA
 
 }  // namespace anyattn::cuda

@@ -128,7 +128,7 @@ template <Tile kTile>
 struct State {
   static constexpr int kSets = kTile.warp_rows / 16;
   float o[kSets][kTile.head / 8][4];  // [16 rows][tile of 8 columns][2 row + column]
-  cuda::OnlineSoftmax softmax[kSets];
+  cuda::OnlineSoftmax<> softmax[kSets];
 };
 
 // s[set of 16 rows][16 rows x kKeys] = q k^T for the warp's rows and keys.

@@ -25,12 +25,11 @@ constexpr Instance instance(int dtype) {
   return {dtype, kRow, PrefillInstance<Element, kRow>::prepare, PrefillInstance<Element, kRow>::launch};
 }
 #ifndef ANYATTN_PREFILL_INSTANCES
-#define ANYATTN_PREFILL_INSTANCES                                                                                            \
-  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),                   \
-      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),                       \
-      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16), Instance { \
-    kE4M3, 5, PrefillCodesInstance<5>::prepare, PrefillCodesInstance<5>::launch                                              \
-  }
+#define ANYATTN_PREFILL_INSTANCES                                                                                 \
+  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),        \
+      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),            \
+      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16), \
+      instance<__nv_fp8_e4m3, 5>(kE4M3)
 #endif
 constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
 

@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "flash_cuda/sm90/prefill_args.h"
 #include "flash_cuda/sm90/prefill_tile.h"
@@ -15,13 +16,6 @@ namespace anyattn::flash {
 template <class Element, int kRow>
 struct PrefillInstance {
   static void prepare();  // once a device: the shared memory it needs
-  static void launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream);
-};
-
-// The same of 8-bit codes.
-template <int kRow>
-struct PrefillCodesInstance {
-  static void prepare();
   static void launch(const PrefillMaps& maps, const PrefillArgs& args, int blocks, void* stream);
 };
 

@@ -67,25 +67,19 @@ struct Band {
   }
   template <int kKeys>
   __device__ __forceinline__ void apply(float (&s)[kKeys / 2], int tile) const {
+    const auto keep = [&](auto seen) {
 #pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int last = high[r] - tile * kKeys;
+      for (int r = 0; r < 2; r++) {
 #pragma unroll
-      for (int i = 0; i < kKeys / 4; i++) {
-        float& x = s[i / 2 * 4 + 2 * r + i % 2];
-        x = i / 2 * 8 + i % 2 <= last ? x : cuda::kMinusInfinity;
+        for (int i = 0; i < kKeys / 4; i++) {
+          float& x = s[i / 2 * 4 + 2 * r + i % 2];
+          x = seen(r, i / 2 * 8 + i % 2) ? x : cuda::kMinusInfinity;
+        }
       }
-    }
-    if (tile * kKeys >= tile_low_max) return;
-#pragma unroll
-    for (int r = 0; r < 2; r++) {
-      const int first = low[r] - tile * kKeys;
-#pragma unroll
-      for (int i = 0; i < kKeys / 4; i++) {
-        float& x = s[i / 2 * 4 + 2 * r + i % 2];
-        x = i / 2 * 8 + i % 2 >= first ? x : cuda::kMinusInfinity;
-      }
-    }
+    };
+    const int first = tile * kKeys;
+    keep([&](int r, int column) { return column <= high[r] - first; });
+    if (first < tile_low_max) keep([&](int r, int column) { return column >= low[r] - first; });
   }
 };
 
@@ -124,20 +118,20 @@ void prefill_launch(Kernel kernel, const PrefillTile& tile, const PrefillMaps& m
   cuda::check(cudaGetLastError(), "sm90_prefill");
 }
 
-// One warp feeds the works of its block: Q, then K and V tiles from the last one down. Shared has q[..][chunk][row][128 bytes], k and
-// v[stage][chunk][key][128 bytes], and their barriers; a chunk holds 128 bytes of a row. A lane copies one box of keys, of each chunk
+// A warp feeds the works of its block: Q, then K tiles from the last one down, or V's, or both. Shared has q[chunk][row][128 bytes],
+// k and v[stage][chunk][key][128 bytes], and their barriers; a chunk holds 128 bytes of a row. A lane copies one box of keys, of each chunk
 // or of some; boxes that hold no key of the request's window are named past the end: zeros.
-template <PrefillTile kTile, class Shared>
+template <PrefillTile kTile, bool kLoadsK, bool kLoadsV, class Shared>
 __device__ __forceinline__ void prefill_load(Shared& shared, const PrefillMaps& maps, const PrefillArgs& args) {
   constexpr int kKeys = kTile.keys, kColumns = 128 / kTile.element, kChunks = kTile.chunks(), kChunksV = kTile.chunks_v();
   const bool paged = args.block_size != 0;
   const int32_t* table = args.kept->block_table;
   const int64_t table_stride = args.kept->table_stride;
-  const int lane = threadIdx.x % 32, boxes = kKeys / args.box_rows;  // a divisor of 32
+  const int lane = threadIdx.x % 32, boxes = kKeys / args.box_rows;  // a divisor of 32, or of rows of one chunk
   const int box = lane % boxes, first_chunk = lane / boxes, chunk_step = 32 / boxes;
   const int tile_blocks = paged ? kKeys / args.block_size : 0, tile_rows = kKeys - tile_blocks * args.block_size;
   TileCount<kTile.stages> k_tile, v_tile;
-  TileCount<kTile.q_stages> q_tile;
+  uint32_t q_phase = 0;
   Deal deal(args);
   PrefillWork work;
   for (int head; deal.next(args.header, work, head);) {
@@ -167,20 +161,26 @@ __device__ __forceinline__ void prefill_load(Shared& shared, const PrefillMaps& 
     };
 
     uint32_t block = block_of();
-    shared.q_empty[q_tile.stage].wait(q_tile.phase ^ 1);
-    if (lane == 0) {
-      shared.q_full[q_tile.stage].expect(kChunks * args.q_tokens * args.pack * 128);
-      for (int chunk = 0; chunk < kChunks; chunk++)
-        cuda::load_box(maps.q, shared.q[q_tile.stage] + chunk * kTile.rows * 128, shared.q_full[q_tile.stage], chunk * kColumns,
-                       head * args.pack, work.token);
+    if constexpr (kLoadsK) {
+      shared.q_empty.wait(q_phase ^ 1);
+      if (lane == 0) {
+        shared.q_full.expect(kChunks * args.q_tokens * args.pack * 128);
+        for (int chunk = 0; chunk < kChunks; chunk++)
+          cuda::load_box(maps.q, shared.q + chunk * kTile.rows * 128, shared.q_full, chunk * kColumns, head * args.pack,
+                         work.token);
+      }
+      q_phase ^= 1;
     }
-    q_tile.advance();
     int row_before = 0;
     uint32_t block_before = 0;
     for (int tile = work.end_tile - 1; tile >= work.first_tile; tile--) {
-      shared.k_empty[k_tile.stage].wait(k_tile.phase ^ 1);
-      load(maps.k, shared.k[k_tile.stage], shared.k_full[k_tile.stage], kChunks, row, block);
-      k_tile.advance();
+      if constexpr (kLoadsK) {
+        shared.k_empty[k_tile.stage].wait(k_tile.phase ^ 1);
+        load(maps.k, shared.k[k_tile.stage], shared.k_full[k_tile.stage], kChunks, row, block);
+        k_tile.advance();
+      } else {
+        load_v(row, block);
+      }
       const int row_here = row;
       const uint32_t block_here = block;
       if (tile > work.first_tile) {  // the table is read a tile ahead
@@ -188,10 +188,10 @@ __device__ __forceinline__ void prefill_load(Shared& shared, const PrefillMaps& 
         if (paged && row < 0) row += args.block_size, index--;
         block = block_of();
       }
-      if (tile < work.end_tile - 1) load_v(row_before, block_before);
+      if (kLoadsK && kLoadsV && tile < work.end_tile - 1) load_v(row_before, block_before);
       row_before = row_here, block_before = block_here;
     }
-    load_v(row_before, block_before);
+    if (kLoadsK && kLoadsV) load_v(row_before, block_before);
   }
 }
 

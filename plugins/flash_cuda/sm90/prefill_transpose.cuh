@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma reads operands of 8 bits along their sum only, and V lies along its columns: warps beside the one that loads turn each tile
-// in shared memory. Included by prefill_codes_kernel.cuh.
+// in shared memory. Included by prefill_kernel.cuh.
 //   v [key][128 bytes of columns] -> turned [column][128 bytes of keys], both swizzled
 // Matrix loads transpose pairs of bytes; two byte permutations part the pair. So of sixteen keys the order becomes
 // 0, 1, 8, 9, 2, 3, 10, 11, ..., that in which an accumulator's thread holds its scores, and of sixteen columns the even ones come
@@ -40,7 +40,7 @@ __device__ __forceinline__ void turn_codes(uint32_t v, uint32_t turned, int firs
 
 template <PrefillTile kTile, class Shared>
 __device__ __forceinline__ void prefill_transpose(Shared& shared, const PrefillArgs& args) {
-  static_assert(kTile.keys == 128 && kTile.head_size_v == 128);
+  static_assert(kTile.keys <= 128 && kTile.head_size_v == 128);
   const int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 - 1;
   TileCount<kTile.stages> count;
   Deal deal(args);
