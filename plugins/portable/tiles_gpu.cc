@@ -99,16 +99,19 @@ void decode_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& til
   shrink(cfg, tile, shared);
 }
 
-// Rows of q's kind in whole chunks of 64 columns, on a device whose warp groups multiply.
-bool has_group_rows(const Config& cfg, const anyattn_device_facts& facts) {
-  return vendor::has_groups(facts) && cfg.matrix && cfg.kind != kF32 && cfg.rows == cfg.kind && cfg.head_size % 64 == 0 &&
-         cfg.head_size_v % 64 == 0;
+// Whole chunks of 64 columns, on a device whose warp groups multiply.
+bool has_group_columns(const Config& cfg, const anyattn_device_facts& facts) {
+  return vendor::has_groups(facts) && cfg.matrix && cfg.kind != kF32 && cfg.head_size % 64 == 0 && cfg.head_size_v % 64 == 0;
 }
 
-// MLA on warp groups: 64 rows, two groups of half the columns each. H200, 128 heads, 32 x 4096: 130 us, where eight warps that
-// share take 229; at 16 heads, whose rows are a quarter of a product, 72 and 66.
+// MLA on warp groups: 64 rows, two groups of half the columns and half the keys' scores each, other warps fetch. H200, 32 x 4096,
+// 128 heads: 100 us, records 133 and E4M3 140, where eight warps that share take 229, 332 and 197; at 16 heads, whose rows are a
+// quarter of a product, 55, 72 and 88, and 58, 96 and 49.
 bool latent_group_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile) {
-  if (!has_group_rows(cfg, facts) || cfg.head_size_v % 128 != 0 || cfg.head_size_v > 512) return false;
+  const bool takes_rows = cfg.rows == cfg.kind || (code_bits(cfg.rows) == 8 && !has_row_scales(cfg.rows));
+  if (!has_group_columns(cfg, facts) || !takes_rows || cfg.head_size_v % 128 != 0 || cfg.head_size_v > 512 ||
+      cfg.head_size <= cfg.head_size_v)
+    return false;
   tile.groups = 1;
   tile.rows = 64;
   tile.warps_m = 4;
@@ -125,7 +128,8 @@ bool latent_group_tile(const Config& cfg, const anyattn_device_facts& facts, Til
 // with its own columns, so that a key is read once for up to 64 heads. At most `rows` rows: of DeepSeek's 16-bit ones 227 KiB
 // take 64 with 32 keys, 163 KiB 64 with 16, 99 KiB 32 with 16 and four warps. False where the device has no room for any.
 bool latent_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& tile, int rows) {
-  if (rows > 16 && latent_group_tile(cfg, facts, tile)) return true;
+  const bool few_codes = rows <= 16 && code_bits(cfg.rows) == 8 && cfg.rows != kRowsRecord;
+  if (!few_codes && latent_group_tile(cfg, facts, tile)) return true;
   for (; rows >= 16; rows /= 2) {
     const int most_keys = rows <= 16 && code_bits(cfg.rows) < 16 ? 64 : 32;  // E4M3, 32 x 4096: 57 and 61 us
     for (int keys = most_keys; keys >= 16; keys /= 2) {
@@ -158,7 +162,7 @@ void prefill_tile(const Config& cfg, const anyattn_device_facts& facts, Tile& ti
   tile.slack = 10;  // a cut costs a second start and a merge of 128 rows
   tile.cut_tiles = 10;
   min_blocks = 1;
-  if (has_group_rows(cfg, facts) && cfg.head_size <= 256 && cfg.head_size_v <= 256) {
+  if (has_group_columns(cfg, facts) && cfg.rows == cfg.kind && cfg.head_size <= 256 && cfg.head_size_v <= 256) {
     // H200, 1 x 16384 causal: 96 keys 380 TFLOP/s, 64 keys 345, 192 rows of 64 keys 372; 1 x 2048 267, 262, 242.
     tile.groups = tile.m_tiles = 1;
     tile.warps_m = 8;

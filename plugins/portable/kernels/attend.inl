@@ -48,8 +48,21 @@ AA_FN Keys visible(const BatchView& batch, const Item& item, int p) {
   return {none ? 0 : local_count(first), none ? 0 : local_count(last)};
 }
 
-// The blocks of this thread's rows of a tile of keys (ragged keys: their first row); -1 outside the piece. Asked for one tile
-// ahead of the loads and made offsets at the step's end: no load and no product waits for the table.
+// The block of a key (ragged keys: the request's first row); -1 outside the piece.
+AA_FN int block_of(const BatchView& batch, const Unit& u, int key) {
+  if (key >= u.last_key) return -1;
+  return cfg.block_size == 0 ? batch.key_start_loc[u.req]
+                             : batch.block_table[(int64_t)u.req * batch.table_stride + key / most(cfg.block_size, 1)];
+}
+// Where its row lies; -1 where there is none.
+AA_FN int64_t offset_of(const AttendArgs& a, const Rows& rows, int key, int found) {
+  const bool paged = cfg.block_size > 0, known = paged ? (uint64_t)(int64_t)found < a.num_blocks : found >= 0;
+  const int64_t block = paged ? found : 0, token = paged ? key % most(cfg.block_size, 1) : (int64_t)found + key;
+  return known ? block * a.block_bytes + token * rows.token_bytes : -1;
+}
+
+// The blocks of this thread's rows of a tile of keys. Asked for one tile ahead of the loads and made offsets at the step's end: no
+// load and no product waits for the table.
 struct RowBlocks {
   int at[kLookups];
 };
@@ -57,24 +70,18 @@ AA_FN RowBlocks find_rows(const BatchView& batch, const Unit& u, int first) {
   RowBlocks found;
   AA_UNROLL
   for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads, key = first + row;
-    found.at[n] = -1;
-    if (row >= tile.keys || key >= u.last_key) continue;
-    found.at[n] = cfg.block_size == 0 ? batch.key_start_loc[u.req]
-                                      : batch.block_table[(int64_t)u.req * batch.table_stride + key / most(cfg.block_size, 1)];
+    const int row = thread() + n * kThreads;
+    found.at[n] = row < tile.keys ? block_of(batch, u, first + row) : -1;
   }
   return found;
 }
-// Where they lie in k and v; -1 where there is no row.
 AA_FN void post_rows(const AttendArgs& a, const Tiles& tiles, int stage, int first, const RowBlocks& found) {
   AA_UNROLL
-  for (int n = 0; n < kLookups; ++n) {
-    const int row = thread() + n * kThreads, key = first + row;
+  for (int n = 0; !kFed && n < kLookups; ++n) {
+    const int row = thread() + n * kThreads;
     if (row >= tile.keys) continue;
-    const bool paged = cfg.block_size > 0, known = paged ? (uint64_t)(int64_t)found.at[n] < a.num_blocks : found.at[n] >= 0;
-    const int64_t block = paged ? found.at[n] : 0, token = paged ? key % most(cfg.block_size, 1) : (int64_t)found.at[n] + key;
-    tiles.offsets(stage)[2 * row] = known ? block * a.block_bytes + token * a.k.token_bytes : -1;
-    tiles.offsets(stage)[2 * row + 1] = known ? block * a.block_bytes + token * a.v.token_bytes : -1;
+    tiles.offsets(stage)[2 * row] = offset_of(a, a.k, first + row, found.at[n]);
+    tiles.offsets(stage)[2 * row + 1] = offset_of(a, a.v, first + row, found.at[n]);
   }
 }
 
@@ -143,14 +150,19 @@ struct State {
 };
 
 // The step of the online softmax: scores become P = exp(S - m); m and l follow.
-AA_FN void take_scores(SeenScores& s, float factor, State& state) {
+AA_FN void take_scores(const Tiles& tiles, SeenScores& s, float factor, State& state) {
+  float tops[kSeenRows];
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) {
-    float top = state.maximum[i];
+    tops[i] = state.maximum[i];
     AA_UNROLL
-    for (int j = 0; j < kLaneSeen; ++j) top = larger(top, s.at[i][j]);
-    top = row_max(top);
-    if (top * factor <= state.maximum[i] * factor + kSlack) top = state.maximum[i];
+    for (int j = 0; j < kLaneSeen; ++j) tops[i] = larger(tops[i], s.at[i][j]);
+  }
+  share_tops(tiles, tops);
+  AA_UNROLL
+  for (int i = 0; i < kSeenRows; ++i) {
+    const bool stands = tops[i] * factor <= state.maximum[i] * factor + kSlack;
+    const float top = stands ? state.maximum[i] : tops[i];
     const float base = top == -kInfinity ? 0 : top * factor;  // exp2(-inf - 0) is 0: rows that have seen nothing stay empty
     state.shrink[i] = exp2_of(state.maximum[i] * factor - base);
     float sum = 0;
@@ -202,7 +214,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
   SeenScores s;
   for (int step = 0; step < steps; ++step) {
     const int first = u.first_key + step * tile.keys, next = step + kAhead, first_ahead = u.first_key + (next + 1) * tile.keys;
-    if (tile.stages > 1) {
+    if (tile.stages > 1 && !kFed) {
       wait_loads(kPending);
       barrier();
     }
@@ -228,7 +240,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
       s.at[i][j] = biased(s.at[i][j], scale, sight.slope[i], key, sight.position[i]);
       if (masked && (key < sight.keys[i].begin || key >= sight.keys[i].end)) s.at[i][j] = -kInfinity;
     }
-    take_scores(s, factor, state);
+    take_scores(tiles, s, factor, state);
     if (kLate) share_weights(tiles, s, state.shrink, state.o);
     hide_values(tiles, step % tile.stages, u.key_begin - first, u.last_key - first);
     if (!kLate) {  // O = O shrink + P V
@@ -401,6 +413,7 @@ AA_FN void attend_unit(const AttendArgs& a, const BatchView& batch, const Tiles&
   Unit u = unit_of(item, head_unit);
   u.first_key = first_tile_of(item) + from * tile.keys;
   u.last_key = least(item.key_end, first_tile_of(item) + to * tile.keys);
+  if (feed_keys(a, batch, u, tiles)) return;
   load_query(a, u, tiles);
   State state = {};
   attend_keys(a, batch, u, tiles, state);

@@ -2,10 +2,17 @@
 // The kernels of a device: each program of a launch is one block of threads. AA_PART: which of them this module holds.
 
 #if AA_PART == 0
-extern "C" __global__ void __launch_bounds__(kThreads, AA_MIN_BLOCKS) portable_attend(const __grid_constant__ AttendArgs a) {
+extern "C" __global__ void __launch_bounds__(launched_threads(tile), AA_MIN_BLOCKS)
+    portable_attend(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(1024) char memory[];
   const Tiles tiles{memory, shared_at(memory)};
-  AA_DIRECT ? attend_direct(a, tiles, AA_PROGRAM) : attend(a, tiles, AA_PROGRAM);
+  if (begin_feeding(tiles)) {
+    part_registers(true);
+    attend(a, Tiles{memory, shared_at(memory), true}, AA_PROGRAM);
+  } else {
+    part_registers(false);
+    AA_DIRECT ? attend_direct(a, tiles, AA_PROGRAM) : attend(a, tiles, AA_PROGRAM);
+  }
 }
 #elif AA_PART == 1
 extern "C" __global__ void portable_merge_parts(const __grid_constant__ AttendArgs a) {

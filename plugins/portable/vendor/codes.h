@@ -79,16 +79,22 @@ AA_FN float own_scale(const char* row, int codes, int group) {
 constexpr bool kOwnScales = has_row_scales(cfg.rows) || cfg.rows == kRowsRecord;
 AA_FN unsigned zero_of(const char* row, int codes) { return *(const unsigned*)(row + codes) & 15u; }
 
-#include "groups.h"
-#include "integers.h"
-
-#include "floats.h"  // on top of integers.h
-
 // The rope part of a record is bfloat16 whatever the query's kind is.
 AA_FN unsigned of_rope(unsigned pair) {
   if (cfg.rows != kRowsRecord || !kHalf) return pair;
   return pair_of(float_of_bits(pair << 16), float_of_bits(pair & 0xffff0000u));
 }
+
+// A widened row of q is so much larger than q's.
+AA_FN float* factor_of(const Tiles& tiles, int row) {
+  return tile.groups ? tiles.sum() + row : (float*)(tiles.q(row) + 2 * kHead);
+}
+
+#include "feed.h"
+#include "groups.h"  // on top of feed.h
+#include "integers.h"
+
+#include "floats.h"  // on top of integers.h
 
 // Where warps share a tile (Tile::share): share.h.
 struct QueryOperands;
@@ -127,7 +133,7 @@ AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four
   }
 }
 
-// bfloat16 rows of q as float16, in place: the largest value lies at 2^14, what it was divided by behind the row.
+// bfloat16 rows of q as float16, in place: the largest value lies at 2^14, what it was divided by where factor_of says.
 AA_FN void widen_query(const Tiles& tiles) {
   for (int row = thread() / 32; row < tile.rows; row += kThreads / 32) {
     const QueryRow q = load_query_row(tiles, row);
@@ -137,13 +143,14 @@ AA_FN void widen_query(const Tiles& tiles) {
     const int up = max((127 + 14) - (int)(__reduce_max_sync(~0u, largest) >> 23), 14 - 126);  // both ways a normal number
     AA_UNROLL
     for (int i = 0; i * 32 < kHead; ++i)
-      ((unsigned short*)tiles.q(row))[i * 32 + lane()] = f16_of(q.at[i] * float_of_bits((unsigned)(127 + min(up, 126)) << 23));
-    if (lane() == 0) *(float*)(tiles.q(row) + 2 * kHead) = float_of_bits((unsigned)(127 - min(up, 126)) << 23);
+      *(unsigned short*)(tiles.base + tiles.q_at(row, i * 64 + lane() * 2)) =
+          f16_of(q.at[i] * float_of_bits((unsigned)(127 + min(up, 126)) << 23));
+    if (lane() == 0) *factor_of(tiles, row) = float_of_bits((unsigned)(127 - min(up, 126)) << 23);
   }
 }
 // Between two barriers once q has landed.
 AA_FN void prepare_query(const Tiles& tiles) {
-  if (!kRotated && !kWidened && !kFlat) return;
+  if (!kRotated && !kWidened && !kFlat && !kFed) return;
   if (tile.stages == 1) commit_loads();
   wait_loads(kAhead > 0 ? kAhead - 1 : 0);
   barrier();
@@ -151,8 +158,9 @@ AA_FN void prepare_query(const Tiles& tiles) {
     quantise_query(tiles);
   else if constexpr (kWidened)
     widen_query(tiles);
-  else
+  else if constexpr (kRotated)
     rotate_query(tiles);
+  if (tile.groups) fence_shared();
   barrier();
 }
 
@@ -170,7 +178,7 @@ AA_FN void keep_query(const Tiles& tiles, QueryOperands& q) {
   if constexpr (kFlatFloats) return load_halves(tiles, q.bytes);
   if constexpr (kFlat) return load_bytes(tiles, q.bytes);
   AA_UNROLL
-  for (int i = 0; kWidened && i < kLaneRows; ++i) q.factor[i] = *(const float*)(tiles.q(row_of(i)) + 2 * kHead);
+  for (int i = 0; kWidened && !tile.groups && i < kLaneRows; ++i) q.factor[i] = *factor_of(tiles, row_of(i));
   AA_UNROLL
   for (int part = 0; kKeepQuery && part < query_parts(cfg); ++part) AA_UNROLL
   for (int m = 0; m < tile.m_tiles; ++m) AA_UNROLL

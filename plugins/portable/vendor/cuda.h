@@ -14,7 +14,17 @@
 
 AA_FN int thread() { return (int)threadIdx.x; }
 AA_FN int num_threads() { return (int)blockDim.x; }
-AA_FN void barrier() { __syncthreads(); }
+#if AA_PART == 0
+constexpr int kMultipliers = is_fed(tile) ? 32 * tile.warps_m * tile.warps_n : 0;  // those that fetch keys go their own way
+#else
+constexpr int kMultipliers = 0;
+#endif
+AA_FN void barrier() {
+  if (kMultipliers)
+    asm volatile("bar.sync 1, %0;" ::"n"(kMultipliers) : "memory");
+  else
+    __syncthreads();
+}
 AA_FN void warp_barrier() { __syncwarp(); }
 // Programmatic launch (sm_90): the merge starts while attend drains, and waits here for what attend wrote.
 AA_FN void let_next_launch() {
@@ -78,16 +88,17 @@ AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
         "cp.async.ca.shared.global.L2::128B [%0], [%1], %3, none;\n}" ::"r"(to),
         "l"(base + offset), "r"((int)(offset >> 32)), "n"(kBytes < 4 ? 4 : kBytes));
 }
+AA_FN void fence_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 AA_FN void commit_loads() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 AA_FN void wait_loads(int pending) {
   if (pending == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
   if (pending == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
   if (pending == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
   if (pending == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
-  if (tile.groups) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // wgmma reads what was copied
+  if (tile.groups) fence_shared();  // wgmma reads what was copied
 }
-template <class Scores>
-AA_FN void wait_scores(Scores& own);  // groups.h
+template <class Tiles, class Scores>
+AA_FN void wait_scores(const Tiles& tiles, Scores& own);  // groups.h
 template <class Accumulator>
 AA_FN void settle(Accumulator& o);
 
@@ -96,7 +107,7 @@ AA_FN void settle(Accumulator& o);
 constexpr bool kFloat8 =
     cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 || cfg.rows == kRowsE4M3Scaled || cfg.rows == kRowsRecord;
 #if __CUDA_ARCH__ >= 890
-constexpr bool kConverts = cfg.matrix && kFloat8 && cfg.kind != kF32 && (tile.share || !cfg.latent) &&
+constexpr bool kConverts = cfg.matrix && kFloat8 && cfg.kind != kF32 && (tile.share || tile.groups || !cfg.latent) &&
                            (cfg.kind == kF16 || cfg.rows == kRowsE4M3 || cfg.rows == kRowsE5M2 ||
                             is_flat(cfg, tile));  // other scales have bfloat16's range
 #else

@@ -87,8 +87,8 @@ AA_FN void commit_loads() {}
 AA_FN void wait_loads(int) {}
 
 constexpr float kLift = 0;
-template <class Any>
-AA_FN void wait_scores(Any&) {}
+template <class Any, class Scores>
+AA_FN void wait_scores(const Any&, Scores&) {}
 template <class Any>
 AA_FN void settle(Any&) {}
 #include "simt.h"
@@ -98,6 +98,12 @@ AA_FN void prepare_query(const Tiles& tiles) {
   barrier();
   rotate_query(tiles);
   barrier();
+}
+AA_FN bool begin_feeding(const Tiles&) { return false; }
+AA_FN void part_registers(bool) {}
+template <class Any>
+AA_FN bool feed_keys(const AttendArgs&, const BatchView&, const Any&, const Tiles&) {
+  return false;
 }
 struct QueryOperands {};
 AA_FN void keep_query(const Tiles&, QueryOperands&) {}

@@ -7,7 +7,7 @@ static constexpr float kInfinity = std::numeric_limits<float>::infinity();
 static constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
 static constexpr int kLaneRows = kHostRows, kSeenRows = kHostRows, kLate = 0, kLateAlways = 0, kAhead = 0, kPending = 0,
                      kLaneKeys = kHostKeys, kLaneSeen = kHostKeys, kThreads = 1, kLookups = kHostKeys, kMergeThreads = 1;
-static constexpr bool kFlat = false;
+static constexpr bool kFlat = false, kFed = false;
 static constexpr float kLift = 0, kScoreFactor = 1;
 static constexpr int kRowLanes = 1;
 
@@ -154,6 +154,11 @@ void rotate_back(Accumulator&) const {}
 
 void keep_query(const Tiles&, QueryOperands&) const {}
 void share_scores(const Tiles&, const Scores& own, SeenScores& seen) const { seen = own; }
+void share_tops(const Tiles&, float (&)[kSeenRows]) const {}
+template <class Any>
+bool feed_keys(const AttendArgs&, const BatchView&, const Any&, const Tiles&) const {
+  return false;
+}
 void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows], Accumulator&) const {}
 float shrink_of(const Tiles&, const float (&own)[kSeenRows], int i) const { return own[i]; }
 void share_ends(const Tiles&, const float (&)[kSeenRows], const float (&)[kSeenRows], Accumulator&) const {}

@@ -24,6 +24,9 @@ constexpr int query_bytes(const Config& cfg, const Tile& tile) {
 constexpr int tile_pitch(const Config& cfg, int size) {
   return odd_pitch(code_bytes(cfg, padded_to(size, row_step(cfg))) + (has_row_scales(cfg.rows) ? 16 : 0));
 }
+// Latent keys of warp groups: other warps fetch them into tiles of 16-bit rows, whatever the cache holds (feed.h).
+constexpr bool is_fed(const Tile& tile) { return tile.groups && tile.warps_n == 2; }
+constexpr int launched_threads(const Tile& tile) { return 32 * tile.warps_m * tile.warps_n + (is_fed(tile) ? 256 : 0); }
 // Decode of rows with scales of their own: they lie as a block has them, codes and scale without a gap.
 constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {
@@ -39,8 +42,9 @@ constexpr int body_bytes(const Config& cfg, const Tile& tile) {
 constexpr int weights_bytes(const Config& cfg, const Tile& tile) {  // probabilities of a scalar P V, or those that warps share
   return tile.share ? tile.rows * score_pitch(tile) * 2 : cfg.kind == kF32 || !cfg.matrix ? tile.rows * tile.keys * 4 : 0;
 }
+constexpr int offset_bytes(const Tile& tile) { return tile.stages * (is_fed(tile) ? 16 : tile.keys * 16); }  // or barriers
 constexpr int shared_bytes(const Config& cfg, const Tile& tile) {
-  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + tile.stages * tile.keys * 16 +
+  return query_bytes(cfg, tile) + body_bytes(cfg, tile) + weights_bytes(cfg, tile) + offset_bytes(tile) +
          (tile.share ? 3 : 2 * tile.warps_n) * tile.rows * 4;
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 // Elements go to the splits in steps of 16, in turn; of a record each split has one scale's codes, then a step of the rope.
-constexpr bool kRecord = cfg.rows == kRowsRecord;
 constexpr int kCodeSteps = kPack == 1 ? 0 : kRecord ? kRecordTile / 16 : kOwnSteps;  // steps over codes, two a load
 constexpr int kCodeLoads = (kCodeSteps + 1) / 2, kOwnLoads = kCodeLoads + kOwnSteps - kCodeSteps;
 AA_FN int split() { return warp_n() % kSplits; }

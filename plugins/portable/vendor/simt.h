@@ -20,13 +20,14 @@ constexpr int kPiecesK = kCodesK / kPieceK, kLanesK = cfg.rows == kRowsRecord ? 
 constexpr int kPerLaneK = (kPiecesK + kLanesK - 1) / kLanesK;  // a record's 41 pieces are the only odd number
 constexpr int kLanesV = power_of_two_in(kCodesV / kPieceV), kPerLaneV = kCodesV / kPieceV / kLanesV;
 constexpr bool kFlat = is_flat(cfg, tile), kFlatFloats = kFlat && cfg.rows == kRowsE4M3Scaled;
+constexpr bool kRecord = cfg.rows == kRowsRecord, kFed = is_fed(tile);
 constexpr int kPitchQ = query_pitch(cfg, tile);
-constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile.groups ? kCodesK : tile_pitch(cfg, cfg.head_size);
+constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile.groups ? 2 * kHead : tile_pitch(cfg, cfg.head_size);
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
 constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
 // Neighbouring columns of the output that a lane has one accumulator apart.
-constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kPack;
+constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kFed ? 1 : kPack;
 constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
 constexpr bool kRotated = cfg.rows == kRowsInt4Scaled;
 constexpr int kHalfRotation =
@@ -36,7 +37,7 @@ constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
 // Warps that share: their scores are parts of sums over `kSplits` warps; each lane then sees a piece of one row, and each warp
 // multiplies all rows with columns of its own, a tile of keys later, so that sums and products of two tiles overlap.
 constexpr int kSplits = tile.share ? tile.share : 1;
-constexpr int kWarpKeys = tile.groups ? tile.keys : tile.keys / (tile.warps_n / kSplits);
+constexpr int kWarpKeys = tile.keys / (tile.warps_n / kSplits);
 constexpr int kWarpColumns = tile.columns / (tile.share ? kThreads / 32 : tile.groups ? tile.warps_n : 1);
 constexpr int kGroupWeights = tile.groups ? tile.keys / 4 : 1;       // of P, in pairs
 constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;        // whose probabilities a warp multiplies with V
@@ -75,7 +76,7 @@ AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
 AA_FN int row_of(int i) { return ((tile.share ? 0 : warp_m() * tile.m_tiles) + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
 AA_FN int key_of(int j) {
   if (kFlat) return warp_n() * kWarpKeys + lane() % 4 * kLaneKeys + j;
-  return (tile.groups ? 0 : warp_n() / kSplits * kWarpKeys) + j / 2 * 8 + lane() % 4 * 2 + j % 2;
+  return warp_n() / kSplits * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
 }
 AA_FN int seen_row_of(int i) { return tile.share ? thread() / kRowSharers : row_of(i); }
 AA_FN int seen_key_of(int j) { return tile.share ? (j / 2 * kRowSharers + thread() % kRowSharers) * 2 + j % 2 : key_of(j); }
@@ -221,11 +222,13 @@ AA_FN void copy_rows(char* to, int64_t to_bytes, const char* from, int64_t from_
 // [splits][rows][keys] in q's place, probabilities [rows][keys], a row's shrink, maximum and sum.
 struct Tiles {
   char* base;
-  SharedAt start;  // the same, as the vendor's copies and matrix loads address it
+  SharedAt start;        // the same, as the vendor's copies and matrix loads address it
+  bool feeds = false;    // this thread fetches keys for others (feed.h)
+  mutable int turn = 0;  // tiles that it has fetched, or taken from those that do
 
   // Byte `at` of a row; groups.h says how those of warp groups lie.
   AA_FN static int byte_at(int rows, int pitch, int row, int at) {
-    return tile.groups ? at / 128 * (rows * 128) + row * 128 + (at / 16 ^ row) % 8 * 16 : row * pitch + at;
+    return tile.groups ? at / 128 * (rows * 128) + row * 128 + (at / 16 ^ row) % 8 * 16 + at % 16 : row * pitch + at;
   }
   AA_FN static int q_at(int row, int at = 0) { return byte_at(tile.rows, kPitchQ, row, at); }
   AA_FN static int k_at(int stage, int row, int at = 0) {
@@ -242,13 +245,14 @@ struct Tiles {
   AA_FN float* staged() const { return (float*)body(); }
   AA_FN float* weights() const { return (float*)(body() + kBodyBytes); }
   AA_FN int64_t* offsets(int stage) const { return (int64_t*)(body() + kBodyBytes + kWeightsBytes) + stage * tile.keys * 2; }
-  AA_FN float* maximum() const { return (float*)offsets(tile.stages); }
+  AA_FN float* maximum() const { return (float*)((char*)offsets(0) + offset_bytes(tile)); }
   AA_FN float* sum() const { return maximum() + (tile.share ? 1 : tile.warps_n) * tile.rows; }
   AA_FN float* shrink() const { return sum() + tile.rows; }
 
   // Keys and values whose places the offsets are. Lanes that are a power of two share a row, each taking every so many pieces
   // of it: no division, and few addresses.
   AA_FN void load_keys(int stage, const Rows& k, const Rows& v, int kv_head, int column) const {
+    if (kFed) return;
     if (kFlat) return fill_flat(stage, k, v, kv_head);
     const char *k_of = k.at(0, kv_head), *v_of = v.at(0, kv_head);
     int64_t at = -1;
@@ -345,7 +349,7 @@ AA_FN QueryRow load_query_row(const Tiles& tiles, int row) {
   AA_UNROLL
   for (int i = 0; i * 32 < cfg.head_size; ++i) {
     const int e = i * 32 + lane();
-    if (e < cfg.head_size) q.at[i] = load_any(cfg.kind, tiles.q(row), e);
+    if (e < cfg.head_size) q.at[i] = load_any(cfg.kind, tiles.base + tiles.q_at(row, e * kElementBytes), 0);
     if (kRotated) q.at[i] = signed_by_rotation(q.at[i], e);
   }
   if (!kRotated) return q;
@@ -415,7 +419,7 @@ AA_FN float query_element(const Tiles& tiles, int row, int i) {
 // Scores as the softmax takes them: a lane's own, or the sums of what warps have of them.
 AA_FN void share_scores(const Tiles& tiles, Scores& own, SeenScores& seen) {
   if (tile.share) barrier();
-  wait_scores(own);
+  wait_scores(tiles, own);
   AA_UNROLL
   for (int i = 0; i < kSeenRows; ++i) AA_UNROLL
   for (int j = 0; j < kLaneSeen; j += 2) {
@@ -430,6 +434,17 @@ AA_FN void share_scores(const Tiles& tiles, Scores& own, SeenScores& seen) {
     seen.at[i][j + 1] = tile.share ? two.high : own.at[i][(j + 1) % kLaneKeys];
   }
 }
+// The largest of each row over the lanes that see it, and over the group that sees its other keys.
+AA_FN void share_tops(const Tiles& tiles, float (&top)[kSeenRows]) {
+  AA_UNROLL
+  for (int i = 0; i < kSeenRows; ++i) {
+    top[i] = row_max(top[i]);
+    if (kFed && lane() % 4 == 0) tiles.maximum()[warp_n() * tile.rows + row_of(i)] = top[i];
+  }
+  if (kFed) barrier();
+  AA_UNROLL
+  for (int i = 0; kFed && i < kSeenRows; ++i) top[i] = larger(top[i], tiles.maximum()[(1 - warp_n()) * tile.rows + row_of(i)]);
+}
 // How much a row of the accumulator shrinks, and a row's state at the end: a lane's own, or that of the lanes that saw the row.
 AA_FN float shrink_of(const Tiles& tiles, const float (&own)[kSeenRows], int i) {
   return tile.share ? tiles.shrink()[row_of(i)] : own[i % kSeenRows];
@@ -438,9 +453,13 @@ AA_FN void share_ends(const Tiles& tiles, const float (&maximum)[kSeenRows], con
   settle(o);
   if (tile.share && thread() % kRowSharers == 0)
     tiles.maximum()[seen_row_of(0)] = maximum[0], tiles.sum()[seen_row_of(0)] = sum[0];
+  AA_UNROLL
+  for (int i = 0; kFed && i < kSeenRows; ++i)
+    if (lane() % 4 == 0) tiles.sum()[warp_n() * tile.rows + row_of(i)] = sum[i];
 }
 AA_FN Two end_of(const Tiles& tiles, const float (&maximum)[kSeenRows], const float (&sum)[kSeenRows], int i) {
   if (tile.share) return {tiles.maximum()[row_of(i)], tiles.sum()[row_of(i)]};
+  if (kFed) return {maximum[i % kSeenRows], tiles.sum()[row_of(i)] + tiles.sum()[tile.rows + row_of(i)]};
   return {maximum[i % kSeenRows], sum[i % kSeenRows]};
 }
 
