@@ -18,7 +18,7 @@
 
 #include "anyattn/plugin.h"
 #include "cascade.h"
-#include "cuda_common/measure.cuh"
+#include "cuda_common/measure_graph.cuh"
 
 namespace {
 
@@ -34,26 +34,6 @@ void good(int32_t status, const char* what) {
   if (status == ANYATTN_OK) return;
   std::fprintf(stderr, "%s: %s\n", what, words);
   std::exit(1);
-}
-
-__global__ void draw(__nv_bfloat16* to, uint64_t count, uint64_t seed) {  // N(0, 1)
-  for (uint64_t i = blockIdx.x * 256ull + threadIdx.x; i < count; i += gridDim.x * 256ull) {
-    to[i] = static_cast<__nv_bfloat16>(normal(seed + 2 * i, seed + 2 * i + 1));
-  }
-}
-
-template <class T>
-T* device(uint64_t count) {
-  void* memory = nullptr;
-  CHECK(cudaMalloc(&memory, std::max<uint64_t>(count * sizeof(T), 256)));
-  CHECK(cudaMemset(memory, 0, std::max<uint64_t>(count * sizeof(T), 256)));
-  return static_cast<T*>(memory);
-}
-template <class T>
-T* device(const std::vector<T>& values) {
-  T* const to = device<T>(values.size());
-  CHECK(cudaMemcpy(to, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice));
-  return to;
 }
 
 const anyattn_backend* backend;
@@ -179,8 +159,7 @@ struct Calls {
     anyattn_memory memory{};
     memory.struct_size = ANYATTN_MEMORY_SIZE;
     good(backend->memory(impl.impl, &limits, &memory, &error), "memory");
-    scratch = device<char>(memory.scratch_bytes);
-    CHECK(cudaMemset(scratch, 0xff, memory.scratch_bytes));
+    scratch = device<char>(memory.scratch_bytes, 0xff);
     out = device<__nv_bfloat16>(static_cast<uint64_t>(data.tokens) * heads * kHead);
     uint32_t level = 0;
     good(backend->warmup(impl.impl, &limits, nullptr, scratch, &level, &error), "warmup");
@@ -235,34 +214,11 @@ struct Calls {
     args.stream = stream;
     good(backend->forward(impl.impl, metadata[r], &args, &error), "forward");
   }
-  double graph_us(cudaStream_t stream) {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
+  double us(cudaStream_t stream) {
     const int calls = std::max(8, data.rotation);
-    CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < calls; ++i) call(i % data.rotation, stream);
-    CHECK(cudaStreamEndCapture(stream, &graph));
-    CHECK(cudaGraphInstantiate(&exec, graph, 0ull));
-    cudaEvent_t from, to;
-    CHECK(cudaEventCreate(&from));
-    CHECK(cudaEventCreate(&to));
-    CHECK(cudaGraphLaunch(exec, stream));
-    CHECK(cudaStreamSynchronize(stream));
-    std::vector<double> times;
-    double spent = 0;
-    for (int i = 0; i < 21 && (i < 5 || spent < 30); ++i) {
-      float ms = 0;
-      CHECK(cudaEventRecord(from, stream));
-      CHECK(cudaGraphLaunch(exec, stream));
-      CHECK(cudaEventRecord(to, stream));
-      CHECK(cudaStreamSynchronize(stream));
-      CHECK(cudaEventElapsedTime(&ms, from, to));
-      times.push_back(1e3 * ms / calls);
-      spent += ms;
-    }
-    CHECK(cudaGraphExecDestroy(exec));
-    CHECK(cudaGraphDestroy(graph));
-    return median(times);
+    return graph_us(stream, calls, [&] {
+      for (int i = 0; i < calls; ++i) call(i % data.rotation, stream);
+    });
   }
   std::vector<float> result(cudaStream_t stream) {
     const size_t count = static_cast<size_t>(data.tokens) * heads * kHead;
@@ -334,7 +290,7 @@ int main(int count, char** argument) {
     for (int reqs : {8, 64, 256}) {
       const Data data({reqs, 448, 64, 1});
       Calls plain(off, data, ANYATTN_METADATA_GRAPH_CAPTURE, 0, 0), idle(always, data, ANYATTN_METADATA_GRAPH_CAPTURE, 448, 0);
-      std::printf("%d x 512: %.1f us, with an idle pass %.1f\n", reqs, plain.graph_us(stream), idle.graph_us(stream));
+      std::printf("%d x 512: %.1f us, with an idle pass %.1f\n", reqs, plain.us(stream), idle.us(stream));
     }
     return 0;
   }
@@ -359,7 +315,7 @@ int main(int count, char** argument) {
     std::printf("%4d requests, prefix %5d, own %4d, query %d: difference %.1e", s.reqs, s.prefix, s.own, s.query,
                 difference_of);
     if (what != "check" && what != "once") {
-      const double without = plain.graph_us(stream), with = pass.graph_us(stream);
+      const double without = plain.us(stream), with = pass.us(stream);
       std::printf(" without %.1f us, with %.1f (%.2f)  model %.1f, %.1f%s", without, with, without / with,
                   model.without(s.reqs, s.prefix), model.with(data.tokens, s.prefix),
                   (with < without) == model.pays(s.reqs, data.tokens, s.prefix) ? "" : "  wrong side");
