@@ -26,6 +26,7 @@ struct Cut {
   std::vector<int64_t> before;
   PlanArgs args{};
   Row row{};
+  int team_warps = 0;
 
   Cut(const std::vector<int>& lengths, int query, int ranks, int num_heads, bool invariant, int window_left) : lens(lengths) {
     for (size_t i = 0; i < lens.size(); ++i) starts.push_back(starts.back() + query);
@@ -37,8 +38,9 @@ struct Cut {
     args.tokens = 2;
     args.num_heads = num_heads;
     args.ranks = ranks;
+    args.warps = num_heads % 2 ? 8 : 4;
     args.chunks_per_block = 4;
-    args.min_chunks = 4;
+    args.min_chunks = args.few_chunks = 4;
     args.unit_cost = 16;
     args.invariant = invariant;
     int64_t cost = 0;
@@ -53,7 +55,9 @@ struct Cut {
     args.items = items.data();
     args.before = before.data();
     const int64_t all = cost * num_heads;
-    row = {all, blocks_used(args, units, all), static_cast<int>(items.size()), unit_cost};
+    const Split split = split_of(args, units, all);
+    team_warps = split.team_warps;
+    row = {all, split.lines, static_cast<int>(items.size()), unit_cost};
   }
 };
 
@@ -112,6 +116,8 @@ TEST_CASE("decode_cut_gives_each_chunk_to_one_line_and_counts_pieces_right") {
     INFO("case ", n, ": ", lens.size(), " requests, ", ranks, " blocks, ", heads, " heads, invariant ", invariant);
     std::map<std::pair<int, int>, Unit> units;
     REQUIRE(std::string(follow(cut, units)) == "");
+    REQUIRE(cut.row.used <= ranks * (cut.args.warps / cut.team_warps));
+    REQUIRE((!invariant || cut.team_warps == cut.args.warps));
     REQUIRE(units.size() == cut.items.size() * static_cast<size_t>(heads));
     bool right = true;
     for (const auto& [key, unit] : units) {

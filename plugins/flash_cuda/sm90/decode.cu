@@ -21,7 +21,8 @@ using cuda::check;
 
 constexpr int kReservedShared = 1024;  // of a block, the system's own
 constexpr int kUnitChunks = 16;        // a unit's begin and end, so that blocks of many short units end with the others
-constexpr int kMinChunks = 4;          // of a piece: 1 x 500 takes 6.1 us, with 2 chunks 6.6, with 8 6.4
+constexpr int kFewChunks = 16;  // of a line, for 4 of 8 warps to share it: 8 x 500, 16 chunks a line, takes 9.3 us, not 10.0
+constexpr int kMinChunks = 4;   // of a piece: 1 x 500 takes 6.1 us, with 2 chunks 6.6, with 8 6.4
 
 int row_bytes(const Problem& problem) { return problem.head_size * (problem.kv_dtype == kE4M3 ? 1 : 2); }
 
@@ -77,6 +78,7 @@ int longest_query(const Device& device, const Problem& problem) {
 
 // Blocks of the launch, in clusters of two: an odd multiprocessor is left out.
 int ranks_of(const Lane& lane) { return std::max(2, lane.device.num_multiprocessors / 2 * 2); }
+int lines_of(const Lane& lane) { return ranks_of(lane) * (warps_of(lane.problem.head_size) / kTeamWarps); }
 
 // The lane's part of the persistent block.
 struct Parts {
@@ -84,19 +86,19 @@ struct Parts {
   Item* items;
   int64_t* before;
   int32_t* first_item;
-  uint32_t* tickets;  // [kCounterSets][ranks]
+  uint32_t* tickets;  // [kCounterSets][lines]
   uint64_t bytes;
 };
 Parts parts_of(const Lane& lane, void* persistent) {
-  const int ranks = ranks_of(lane), reqs = lane.limits.max_num_reqs;
+  const int lines = lines_of(lane), reqs = lane.limits.max_num_reqs;
   const uint64_t items = static_cast<uint64_t>(reqs) + static_cast<uint64_t>(lane.limits.max_num_tokens / tokens_of(lane));
   Carver carver(persistent);
   Parts parts{};
-  parts.lines = carver.take<Line>(ranks);
+  parts.lines = carver.take<Line>(lines);
   parts.items = carver.take<Item>(items);
   parts.before = carver.take<int64_t>(items + 1);
   parts.first_item = carver.take<int32_t>(reqs + 1);
-  parts.tickets = carver.take<uint32_t>(kCounterSets * ranks);
+  parts.tickets = carver.take<uint32_t>(kCounterSets * lines);
   parts.bytes = carver.used();
   return parts;
 }
@@ -104,9 +106,9 @@ Parts parts_of(const Lane& lane, void* persistent) {
 // Scratch: pieces of units, then tickets for calls that have no set of counters.
 uint64_t pieces_bytes(const Lane& lane) {
   const int row = lane.problem.head_size + kPartPad;
-  return 2ull * static_cast<uint64_t>(ranks_of(lane)) * static_cast<uint64_t>(rows_of(lane) * row) * sizeof(float);
+  return 2ull * static_cast<uint64_t>(lines_of(lane)) * static_cast<uint64_t>(rows_of(lane) * row) * sizeof(float);
 }
-uint64_t tickets_bytes(const Lane& lane) { return static_cast<uint64_t>(ranks_of(lane)) * sizeof(uint32_t); }
+uint64_t tickets_bytes(const Lane& lane) { return static_cast<uint64_t>(lines_of(lane)) * sizeof(uint32_t); }
 
 Memory memory(const Lane& lane) { return {pieces_bytes(lane) + tickets_bytes(lane), parts_of(lane, nullptr).bytes}; }
 
@@ -133,6 +135,8 @@ void update(const Lane& lane, const Update& u, void* stream) {
   args.tokens = tokens_of(lane);
   args.num_heads = lane.problem.num_kv_heads * slices_of(lane.problem);
   args.ranks = ranks_of(lane);
+  args.warps = warps_of(lane.problem.head_size);
+  args.few_chunks = kFewChunks;
   args.chunks_per_block = lane.problem.block_size / kChunk;
   args.min_chunks = kMinChunks;
   args.unit_cost = kUnitChunks;
@@ -167,7 +171,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.lines = parts.lines;
   args.items = parts.items;
   args.parts = static_cast<float*>(f.scratch);
-  args.tickets = parts.tickets + f.counter_set * ranks_of(lane);
+  args.tickets = parts.tickets + f.counter_set * lines_of(lane);
   if (f.counter_set < 0) {  // more blocks of scratch than sets: this call's own, cleared before it
     args.tickets = reinterpret_cast<uint32_t*>(static_cast<char*>(f.scratch) + pieces_bytes(lane));
     check(cudaMemsetAsync(args.tickets, 0, tickets_bytes(lane), static_cast<cudaStream_t>(stream)), "forward");

@@ -11,9 +11,10 @@
 
 namespace anyattn::flash::sm90 {
 
-inline constexpr int kChunk = 16;    // keys a warp takes at a time: the k of one product P V, and never more than one page
-inline constexpr int kWindow = 32;   // chunks whose block numbers a warp holds, one a lane
-inline constexpr int kMaxRows = 16;  // query tokens x query heads of a unit: the m of mma.m16n8k16
+inline constexpr int kChunk = 16;     // keys a warp takes at a time: the k of one product P V, and never more than one page
+inline constexpr int kWindow = 32;    // chunks whose block numbers a warp holds, one a lane
+inline constexpr int kTeamWarps = 4;  // where a block's warps work on two lines; else all work on one
+inline constexpr int kMaxRows = 16;   // query tokens x query heads of a unit: the m of mma.m16n8k16
 
 // Words, so that a warp reads one in one load. An item without keys costs as much as one chunk and has none.
 struct Item {
@@ -38,14 +39,15 @@ struct Line {
   int32_t unit_cost;                   // of a unit beside its chunks, in chunks
   int32_t table_low, table_high;       // Batch::block_table
   int32_t unowned_begin, unowned_end;  // rows of out that no request owns
-  int32_t reserved_too[4];
+  int32_t warps_of_team;               // warps that share this line: all of a block, or 4 of 8
+  int32_t reserved_too[3];
   int32_t blocks[kWindow];
 };
 static_assert(sizeof(Line) == 256);
 // Positions of the words above.
 enum ItemWord { kFirstRow, kTokens, kItemBegin, kItemEnd, kFirstPosition, kKeys, kIsCausal, kRowLow, kRowHigh };
 enum LineWord { kLineHead = 16, kLineBegin, kLineCost, kItemIndex, kFirstLine, kFirstPieces, kLastPieces, kUnitCost };
-enum { kTableLow = 24, kTableHigh, kUnownedBegin, kUnownedEnd };
+enum { kTableLow = 24, kTableHigh, kUnownedBegin, kUnownedEnd, kWarpsOfTeam };
 
 struct PlanArgs {
   Batch batch;
@@ -53,14 +55,16 @@ struct PlanArgs {
   Item* items;          // [max items]
   int64_t* before;      // [max items + 1], cost of the items before
   int32_t* first_item;  // [max_num_reqs + 1]
-  Line* lines;          // [ranks]
+  Line* lines;          // [teams][ranks]
   Mask mask;
   int min_query, max_query;
   int tokens;     // of an item, at most
   int num_heads;  // units an item
   int ranks;      // blocks of the launch
+  int warps;      // of a block
   int chunks_per_block;
   int min_chunks;  // of a piece, where a unit is cut
+  int few_chunks;  // of a line, at most, for one team of a block
   int unit_cost;   // in chunks, counted where there are more units than blocks
   int invariant;   // 1: no unit is cut
 };
@@ -81,8 +85,8 @@ struct DecodeArgs {
   Mask mask;
   int scales_per_head;
   const float *k_scale, *v_scale;  // [1] or [num_kv_heads], of 8-bit codes; null: 1
-  float* parts;       // [ranks][2][rows][head_size + 4]: of a unit that began earlier, that goes on; outputs, maximum, sum
-  uint32_t* tickets;  // [ranks], zero between calls: pieces done of the unit that goes on from a line
+  float* parts;       // [lines][2][rows][head_size + 4]: of a unit that began earlier, that goes on; outputs, maximum, sum
+  uint32_t* tickets;  // [lines], zero between calls: pieces done of the unit that goes on from a line
   Rows out;
   float* lse;
   int64_t lse_token_stride, lse_head_stride;

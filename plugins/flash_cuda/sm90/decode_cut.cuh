@@ -32,15 +32,23 @@ __device__ inline Item make_item(const PlanArgs& a, int req, int index) {
 
 __device__ inline int chunks_of(const Item& item) { return max(1, item.end - item.begin); }
 
-// How many blocks share the row of `all` chunks of `units` units. Units of equal cost are then cut at equal places, or not at all.
-__device__ inline int64_t blocks_used(const PlanArgs& a, int64_t units, int64_t all) {
-  if (units == 0) return 1;
+struct Split {
+  int64_t lines;
+  int team_warps;
+};
+// How many lines share the row of `all` chunks of `units` units, and how many warps a line. Units of equal cost are then cut at equal
+// places, or not at all. Many units: two lines a block, so that one team's keys come while the other begins or ends a unit; few keys a
+// line: one team's sums are sooner added up than two's. Invariant: always all warps, since who adds what must not depend on the batch.
+__device__ inline Split split_of(const PlanArgs& a, int64_t units, int64_t all) {
+  if (units == 0) return {1, a.warps};
   if (units <= a.ranks) {
     const int64_t pieces = max(int64_t{1}, min(int64_t{a.ranks} / units, all / units / a.min_chunks));
-    return units * pieces;
+    return {units * pieces, !a.invariant && all <= units * pieces * a.few_chunks ? kTeamWarps : a.warps};
   }
-  const int64_t rounds = (units + a.ranks - 1) / a.ranks, even = (units + rounds - 1) / rounds;
-  return even * 20 >= a.ranks * 19 ? even : a.ranks;
+  const int team_warps = a.invariant ? a.warps : kTeamWarps;
+  const int64_t lines = a.ranks * (a.warps / team_warps);
+  const int64_t rounds = (units + lines - 1) / lines, even = (units + rounds - 1) / rounds;
+  return {even * 20 >= lines * 19 ? even : lines, team_warps};
 }
 
 // The row of all units, cut into `used` lines of equal cost.

@@ -2,10 +2,11 @@
 // Decode on sm_90: each block works off a line of chunks, in one launch. Included by the units of decode_instances.txt.
 //
 // Every warp is a pipeline of its own: it takes every eighth (fourth) chunk of 16 keys, its copies come through the copy engine into
-// its own ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends. Where both pieces of a
-// unit are of one cluster of two blocks, the second stores its own into the shared memory of the first; other pieces meet in scratch,
-// and the block that comes last merges them, in the order of the keys. What runs once a unit stands once in the text: code that is not
-// in a multiprocessor's cache costs more than its instructions.
+// its own ring, and it keeps its own maximum, sum and output (arXiv:2205.14135). Warps meet where a unit ends: all of a block, or each
+// of two teams for itself, with a line each (decode_cut.cuh says when). Where both pieces of a unit are of one cluster of two blocks,
+// the second stores its own into the shared memory of the first; other pieces meet in scratch, and the team that comes last merges
+// them, in the order of the keys. What runs once a unit stands once in the text: code that is not in a multiprocessor's cache costs
+// more than its instructions.
 //   q [tokens of the unit x heads of the unit, 16 rows at most] | S = Q K^T: m16n8k16, n over keys | O += P V: k over keys
 // Codes of 8 bits become float16, which holds them all; q is scaled by a power of 2 a row so that float16 holds it, and P by 2^15.
 // Shared memory: ring of warps * depth * 16 * 2 rows (192 KiB at head size 128, 16 bits, depth 3; 35 bytes a nanosecond and
@@ -25,7 +26,6 @@
 
 namespace anyattn::flash::sm90 {
 
-inline constexpr int kAtOnce = 8;  // pieces that one wait brings a thread
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 // Hands on what the block stored before its last barrier, and takes over what holders of earlier tickets did: the barrier after this
@@ -40,19 +40,21 @@ template <class T, class Code, int kHead, bool kWide>
 __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     decode(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
            const __grid_constant__ DecodeArgs a) {
-  constexpr bool kCodes = sizeof(Code) == 1, kQueryShared = query_bytes(kHead) != 0;
+  constexpr bool kCodes = sizeof(Code) == 1, kQueryShared = query_bytes(kHead) != 0, kValuesEarly = kHead <= 128;
   constexpr int kWarps = warps_of(kHead), kThreads = kWarps * 32, kSides = kWide ? 2 : 1;
   constexpr int kRow = kHead * static_cast<int>(sizeof(Code)), kPlane = kChunk * kRow, kSegment = segment_bytes(kRow);
+  constexpr int kPiecesAtOnce = kWide ? 4 : 8, kStagedAtOnce = kWide ? 3 : 5;  // sums that one wait brings a thread
   constexpr int kQuads = kHead / 4, kPitch = kHead + kStagePad;
   constexpr float kPScale = kCodes ? 15 : 0;  // log2
   using Product = std::conditional_t<kCodes, __half, T>;
   extern __shared__ char raw[];
   char* const shared = raw + (-cuda::shared_address(raw) & 1023);
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int rank = static_cast<int>(blockIdx.x);
-  const int line_words = load_word(a.lines + rank, lane);
+  // Where a block's two teams have lines of their own, the second's stand behind all the first's; where they are one, it reads a copy.
+  const Line* const line_at = a.lines + (warp / kTeamWarps * gridDim.x + blockIdx.x);
+  const int line_words = load_word(line_at, lane);
   Window window;
-  window.block = load_word(a.lines + rank, 32 + lane);
+  window.block = load_word(line_at, 32 + lane);
   if (threadIdx.x == 0) {
     cuda::prefetch_map(k_map);
     cuda::prefetch_map(v_map);
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   float2* const states = reinterpret_cast<float2*>(staged + (kWarps + 1) * a.rows * kPitch);
   cuda::Mbarrier* const all_barriers = reinterpret_cast<cuda::Mbarrier*>(states + (kWarps + 1) * a.rows);
   cuda::Mbarrier* const barriers = all_barriers + warp * a.depth;
-  __shared__ uint32_t ticket;
+  __shared__ uint32_t tickets_drawn[kWarps / kTeamWarps];
   __shared__ cuda::Mbarrier other_landed;  // the piece of the cluster's other block
   if (lane < a.depth) barriers[lane].init(1);
   if (threadIdx.x == 0) other_landed.init(1);
@@ -71,7 +73,12 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   __syncwarp();
   cuda::cluster_arrive();
 
-  Walk<kWarps> loads, works;
+  const int team_warps = kWarps == kTeamWarps ? kWarps : word_of(line_words, kWarpsOfTeam);
+  const int team = team_warps == kWarps ? 0 : warp / kTeamWarps, first_warp = team * kTeamWarps;
+  const int rank = static_cast<int>(team * gridDim.x + blockIdx.x), team_threads = team_warps * 32;
+  const int thread = static_cast<int>(threadIdx.x) - first_warp * 32;  // of the team
+  const auto meet = [&] { cuda::named_sync(1 + team, team_threads); };
+  Walk loads, works;
   loads.begin_line(line_words);
   works.begin_line(line_words);
   const int32_t* const tables =
@@ -81,7 +88,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   int load_chunk = 0, kv_head = 0;
   Window ahead{0, -1, 0};
   const auto open_loads = [&] {
-    load_chunk = loads.first_chunk(warp);
+    load_chunk = loads.first_chunk(warp, team_warps);
     kv_head = a.slices == 1 ? loads.head : loads.head / a.slices;
     ahead.load(a, table, loads.begin + kWindow, loads.end, lane);
   };
@@ -93,6 +100,10 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 
+  const auto query_at = [&](int row_of_q, int token, int head_of_unit, int row) -> const char* {
+    return a.q.data + (static_cast<int64_t>(row_of_q) + token) * a.q.token_bytes +
+           (static_cast<int64_t>(head_of_unit) * a.group + row - token * a.group) * a.q.head_bytes;
+  };
   // The next chunk of this warp into a place of the ring, if there is one.
   const auto issue = [&](int place) {
     while (load_chunk >= loads.end) {
@@ -114,7 +125,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       cuda::load_box(k_map, to, landed, 0, row, 0, kv_head, block);
       cuda::load_box(v_map, to + kPlane, landed, 0, row, 0, kv_head, block);
     }
-    load_chunk += kWarps;
+    load_chunk += team_warps;
   };
 
   const int group_lane = lane / 4, pair = lane % 4;  // g and t of the fragments
@@ -176,8 +187,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     for (int side = 0; side < 2; ++side) {
       const int row = group_lane + 8 * side, token = row * a.inverse_group >> 8;
       const bool used = side < kSides && token < tokens;
-      const char* from = a.q.data + (static_cast<int64_t>(first_row) + token) * a.q.token_bytes +
-                         (static_cast<int64_t>(works.head) * a.group + row - token * a.group) * a.q.head_bytes;
+      const char* const from = query_at(first_row, token, works.head, row);
       if constexpr (kQueryShared)
         scale[side] = key_scale * load_query(loaded, side, from, used);
       else
@@ -250,6 +260,11 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         cuda::multiply_add<Product>(s[step % 2][1], row, k[2], k[3]);
       }
     }
+    uint32_t v[kValuesEarly ? kRow / 32 : 1][4];  // asked for before the softmax, where registers allow it
+    if constexpr (kValuesEarly) {
+#pragma unroll
+      for (int step = 0; step < kRow / 32; ++step) cuda::load_matrix_transposed(v[step], at(keys_at + kPlane, v_lane, step));
+    }
     const int first = chunk * kChunk + pair * 2;  // of this lane's keys: first + {0, 1, 8, 9}
     const bool masked = chunk * kChunk < all_begin || chunk * kChunk + kChunk > all_end;
     uint32_t owned[2] = {~0u, ~0u};  // V of keys that no row sees may be anything
@@ -259,7 +274,12 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         const int key = first + half * 8;
         owned[half] = (key >= some_begin && key < some_end ? 0xffffu : 0) |
                       (key + 1 >= some_begin && key + 1 < some_end ? 0xffff0000u : 0);
-        if constexpr (kCodes) owned[half] = __byte_perm(owned[half], 0, 0x3120);  // a byte a key, twice
+      }
+      if constexpr (kValuesEarly) {
+#pragma unroll
+        for (int step = 0; step < kRow / 32; ++step)
+#pragma unroll
+          for (int i = 0; i < 4; ++i) v[step][i] &= owned[i % 2];
       }
     }
     uint32_t p[4] = {};
@@ -305,19 +325,23 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     }
 #pragma unroll
     for (int step = 0; step < kRow / 32; ++step) {
-      uint32_t v[4];
-      cuda::load_matrix_transposed(v, at(keys_at + kPlane, v_lane, step));
+      uint32_t(&own)[4] = v[kValuesEarly ? step : 0];
+      if constexpr (!kValuesEarly) {
+        cuda::load_matrix_transposed(own, at(keys_at + kPlane, v_lane, step));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) own[i] &= owned[i % 2];
+      }
       if constexpr (kCodes) {  // a lane's codes: two keys, of each the dims 2 g and 2 g + 1 of 16, which take a product each
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          const uint2 low = cuda::widen_four_e4m3(__byte_perm(v[2 * e], 0, 0x3120) & owned[0]);
-          const uint2 high = cuda::widen_four_e4m3(__byte_perm(v[2 * e + 1], 0, 0x3120) & owned[1]);
+          const uint2 low = cuda::widen_four_e4m3(__byte_perm(own[2 * e], 0, 0x3120));
+          const uint2 high = cuda::widen_four_e4m3(__byte_perm(own[2 * e + 1], 0, 0x3120));
           cuda::multiply_add<Product>(o[4 * step + 2 * e], p, low.x, high.x);
           cuda::multiply_add<Product>(o[4 * step + 2 * e + 1], p, low.y, high.y);
         }
       } else {
-        cuda::multiply_add<Product>(o[2 * step], p, v[0] & owned[0], v[1] & owned[1]);
-        cuda::multiply_add<Product>(o[2 * step + 1], p, v[2] & owned[0], v[3] & owned[1]);
+        cuda::multiply_add<Product>(o[2 * step], p, own[0], own[1]);
+        cuda::multiply_add<Product>(o[2 * step + 1], p, own[2], own[3]);
       }
     }
   };
@@ -356,48 +380,62 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   const auto stage = [&](int i, int row) { return staged + (i * a.rows + row) * kPitch; };
   enum class Sums { kStaged, kPieces };
   enum class To { kOut, kScratch, kCluster };
-  // Each row of the unit, summed up: what `count` warps (or stand-ins) have staged, or its pieces in scratch from `scratch` on, those of
-  // a place shared out among neighbouring lanes. `scratch` is also where a piece goes.
+  // Takes partial sums into (top, total, value).
+  const auto take_in = [&]<int kCount>(const float2(&state)[kCount], const float4(&more)[kCount], float& top, float& total,
+                                       float4& value) {
+    float higher = top;
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) higher = fmaxf(higher, state[n].x);
+    const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
+    top = higher;
+    total *= shrink;
+    value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      const float weight = cuda::exp2_fast(state[n].x - base);
+      total += weight * state[n].y;
+      value.x += weight * more[n].x;
+      value.y += weight * more[n].y;
+      value.z += weight * more[n].z;
+      value.w += weight * more[n].w;
+    }
+  };
+  // Each row of the unit, summed up: what `count` warps (the last may be the cluster's other block) have staged, or its pieces in scratch
+  // from `scratch` on, those of a place shared out among neighbouring lanes. `scratch` is also where a piece goes.
   const auto combine = [&](Sums sums, int count, int rows, To to, float* scratch) {
     const int places = rows * kQuads;
     int shift = 0, last = places;  // 1 << shift lanes a place
     if (sums == Sums::kPieces) {
-      while (shift < 5 && places << (shift + 1) <= kThreads) ++shift;
+      while (shift < 5 && places << (shift + 1) <= team_threads) ++shift;
       last = ((places << shift) + 31) / 32 * 32;  // whole warps
     }
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < last; i += kThreads) {
+    for (int i = thread; i < last; i += team_threads) {
       const int share = i & (1 << shift) - 1, place = i >> shift, row = place / kQuads, quad = place % kQuads;
       float top = -INFINITY, total = 0;
       float4 value{0, 0, 0, 0};
       if (sums == Sums::kStaged) {
-        float2 state[kWarps + 1];
-        float4 more[kWarps + 1];
+#pragma unroll 1
+        for (int first = 0; first < count; first += kStagedAtOnce) {
+          float2 state[kStagedAtOnce];
+          float4 more[kStagedAtOnce];
 #pragma unroll
-        for (int n = 0; n <= kWarps; ++n) {
-          state[n] = states[n * a.rows + row];
-          more[n] = *reinterpret_cast<const float4*>(stage(n, row) + quad * 4);
-        }
-#pragma unroll
-        for (int n = 0; n <= kWarps; ++n) top = fmaxf(top, state[n].x = n < count ? state[n].x : -INFINITY);
-#pragma unroll
-        for (int n = 0; n <= kWarps; ++n) {
-          const float weight = state[n].x == -INFINITY ? 0 : cuda::exp2_fast(state[n].x - top);
-          if (weight == 0) more[n] = {0, 0, 0, 0}, state[n].y = 0;  // may be anything
-          total += weight * state[n].y;
-          value.x += weight * more[n].x;
-          value.y += weight * more[n].y;
-          value.z += weight * more[n].z;
-          value.w += weight * more[n].w;
+          for (int n = 0; n < kStagedAtOnce; ++n) {
+            const int at = min(first + n, count - 1), from = at < team_warps ? first_warp + at : kWarps;
+            state[n] = states[from * a.rows + row];
+            more[n] = *reinterpret_cast<const float4*>(stage(from, row) + quad * 4);
+            if (first + n >= count) state[n] = {-INFINITY, 0};
+          }
+          take_in(state, more, top, total, value);
         }
       } else {
         const float* from = scratch + row * (kHead + kPartPad);
 #pragma unroll 1
-        for (int first = share; first - share < count; first += kAtOnce << shift) {
-          float2 state[kAtOnce];
-          float4 more[kAtOnce];
+        for (int first = share; first - share < count; first += kPiecesAtOnce << shift) {
+          float2 state[kPiecesAtOnce];
+          float4 more[kPiecesAtOnce];
 #pragma unroll
-          for (int n = 0; n < kAtOnce; ++n) {
+          for (int n = 0; n < kPiecesAtOnce; ++n) {
             state[n] = {-INFINITY, 0};
             more[n] = {0, 0, 0, 0};
             const int piece = first + (n << shift);
@@ -406,22 +444,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
             state[n] = __ldcg(reinterpret_cast<const float2*>(at + kHead));
             more[n] = __ldcg(reinterpret_cast<const float4*>(at + quad * 4));
           }
-          float higher = top;
-#pragma unroll
-          for (int n = 0; n < kAtOnce; ++n) higher = fmaxf(higher, state[n].x);
-          const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
-          top = higher;
-          total *= shrink;
-          value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
-#pragma unroll
-          for (int n = 0; n < kAtOnce; ++n) {
-            const float weight = cuda::exp2_fast(state[n].x - base);
-            total += weight * state[n].y;
-            value.x += weight * more[n].x;
-            value.y += weight * more[n].y;
-            value.z += weight * more[n].z;
-            value.w += weight * more[n].w;
-          }
+          take_in(state, more, top, total, value);
         }
 #pragma unroll 1
         for (int other = 1; other < 1 << shift; other *= 2) {
@@ -461,7 +484,10 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       if (sum[side] != sum[side]) maximum[side] = 0;  // NaN scores leave no maximum, and must show
       if (row >= rows) continue;
       if (pair == 0) states[warp * a.rows + row] = {maximum[side] * factor[side] - kPScale, sum[side]};
-      if (maximum[side] == -INFINITY) continue;
+      if (maximum[side] == -INFINITY) {
+#pragma unroll
+        for (auto& tile : o) tile[side * 2] = tile[side * 2 + 1] = 0;
+      }
       float* const to = stage(warp, row);
 #pragma unroll
       for (int i = 0; i < kHead / 8; i += 2) {
@@ -474,32 +500,33 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         }
       }
     }
-    const bool joins = pieces == 2 && from_line % 2 == 0;  // the pieces of a cluster
+    // The pieces of a cluster, of its blocks' first teams.
+    const bool joins = pieces == 2 && from_line % 2 == 0 && from_line < static_cast<int>(gridDim.x);
     Sums sums = Sums::kStaged;
-    int count = kWarps;
+    int count = team_warps;
     To to = pieces == 1 || (joins && piece == 0) ? To::kOut : joins ? To::kCluster : To::kScratch;
     float* scratch = part(piece, from_line);
     if (joins && piece == 0) {
       ++count;
-      if (threadIdx.x == 0) other_landed.expect(static_cast<uint32_t>(rows) * (kHead * sizeof(float) + sizeof(float2)));
+      if (thread == 0) other_landed.expect(static_cast<uint32_t>(rows) * (kHead * sizeof(float) + sizeof(float2)));
       other_landed.wait(0);
     }
-    __syncthreads();
+    meet();
 #pragma unroll 1
     for (;;) {
       combine(sums, count, rows, to, scratch);
       if (to != To::kScratch) break;
-      __syncthreads();
-      if (threadIdx.x == 0) ticket = take_ticket(a.tickets + from_line);
-      __syncthreads();
-      if (ticket != static_cast<uint32_t>(pieces - 1)) break;
-      if (threadIdx.x == 0) a.tickets[from_line] = 0;
+      meet();
+      if (thread == 0) tickets_drawn[team] = take_ticket(a.tickets + from_line);
+      meet();
+      if (tickets_drawn[team] != static_cast<uint32_t>(pieces - 1)) break;
+      if (thread == 0) a.tickets[from_line] = 0;
       sums = Sums::kPieces;
       count = pieces;
       to = To::kOut;
       scratch = a.parts + static_cast<int64_t>(2 * from_line) * a.rows * (kHead + kPartPad);
     }
-    __syncthreads();
+    meet();
   };
 
   int filling = a.depth, place = 0, chunk = 0;
@@ -512,7 +539,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       barriers[place].wait(parity);
       attend(ring + place * 2 * kPlane, chunk);
       __syncwarp();
-      chunk += kWarps;
+      chunk += team_warps;
     } else {
       if (opened) {
         const int first_pieces = word_of(line_words, kFirstPieces);
@@ -529,7 +556,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
         works.open(a, word_of(line_words, kLineBegin));
       opened = true;
       open_unit();
-      chunk = works.first_chunk(warp);
+      chunk = works.first_chunk(warp, team_warps);
       continue;
     }
     issue(place);
@@ -539,7 +566,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     }
   }
 #pragma unroll 1
-  for (int row = unowned_begin + rank; row < unowned_end; row += static_cast<int>(gridDim.x)) {
+  for (int row = unowned_begin + static_cast<int>(blockIdx.x); row < unowned_end; row += static_cast<int>(gridDim.x)) {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < a.num_heads * a.group * kQuads; i += kThreads) {
       store_out(row, i / kQuads, i % kQuads, {0, 0, 0, 0});

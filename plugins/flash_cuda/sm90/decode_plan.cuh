@@ -35,10 +35,14 @@ __global__ void __launch_bounds__(kPlanThreads) decode_plan(const __grid_constan
   }
   __syncthreads();
   const int64_t all = cost * a.num_heads;
-  const Row row{all, blocks_used(a, num_items * a.num_heads, all), static_cast<int>(num_items), unit_cost};
-  for (int rank = threadIdx.x; rank < a.ranks; rank += kPlanThreads) {  // blocks that are not used have an empty line
+  const Split split = split_of(a, num_items * a.num_heads, all);
+  const Row row{all, split.lines, static_cast<int>(num_items), unit_cost};
+  const int lines = a.ranks * (a.warps / kTeamWarps);
+  for (int i = threadIdx.x; i < lines; i += kPlanThreads) {  // teams that are not used have an empty line
     Line line{};
+    const int rank = split.team_warps == a.warps ? i % a.ranks : i;  // one team: a copy for each half of its warps
     if (rank < row.used) make_line(a, row, rank, line);
+    line.warps_of_team = split.team_warps;
     line.unit_cost = row.unit_cost;
     const int64_t table = reinterpret_cast<int64_t>(a.batch.block_table);
     line.table_low = static_cast<int32_t>(table);
@@ -47,10 +51,10 @@ __global__ void __launch_bounds__(kPlanThreads) decode_plan(const __grid_constan
       line.unowned_begin = num_reqs ? a.batch.query_start_loc[num_reqs] : 0;
       line.unowned_end = a.batch.num_tokens;
     }
-    a.lines[rank] = line;
+    a.lines[i] = line;
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < a.ranks * kWindow; i += kPlanThreads) {
+  for (int i = threadIdx.x; i < lines * kWindow; i += kPlanThreads) {
     Line& line = a.lines[i / kWindow];
     const int chunk = line.begin + i % kWindow;
     line.blocks[i % kWindow] =

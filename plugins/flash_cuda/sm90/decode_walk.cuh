@@ -14,7 +14,6 @@ __device__ __forceinline__ int64_t joined(int low, int high) {
 __device__ __forceinline__ int word_of(int words, int index) { return __shfl_sync(~0u, words, index); }
 
 // A walk over the units of a line. All of a warp's lanes hold the same, `words` apart: lane i holds word i of the line or item.
-template <int kWarps>
 struct Walk {
   int words, item, head, left, unit_cost;
   int begin, end;  // chunks of the unit now open; equal before the first and where there is none
@@ -42,7 +41,9 @@ struct Walk {
     }
     open(a, word_of(words, kItemBegin));
   }
-  __device__ __forceinline__ int first_chunk(int warp) const { return begin + (warp - turn & kWarps - 1); }
+  __device__ __forceinline__ int first_chunk(int warp, int warps) const {
+    return begin + (warp - turn & warps - 1);
+  }  // of a team
 };
 
 // Block numbers of 32 chunks from `first` on, one a lane, and where in its block the chunk stands.
