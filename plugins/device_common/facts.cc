@@ -33,6 +33,9 @@ const char* keep(std::string text) {
 
 int32_t enumerate(const anyattn_host* /*host*/, uint32_t* count, anyattn_error* why) {
   *count = 0;
+  if (const std::string words = why_no_runtime(); !words.empty())
+    return anyattn_error_set(why, ANYATTN_OK, "%s: no %s runtime on this machine (%s); install one to use %s devices", kDevice,
+                             kVendor, words.c_str(), kDevice);
   int driver = 0, runtime = 0, devices = 0;
   (void)cudaRuntimeGetVersion(&runtime);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)

@@ -17,6 +17,9 @@ constexpr char kVendor[] = "NVIDIA";
 constexpr char kPluginId[] = "org.anyattn.device.cuda";
 constexpr CompilerNames kCompiler = kNvrtc;
 
+// The runtime is linked; what may be missing is the driver.
+inline std::string why_no_runtime() { return {}; }
+
 inline cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   return cudaGraphInstantiate(executable, graph, 0);
 }

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "runtime.h"
+
 #define cudaDeviceProp hipDeviceProp_t
 #define cudaDriverGetVersion hipDriverGetVersion
 #define cudaErrorECCUncorrectable hipErrorECCNotCorrectable
