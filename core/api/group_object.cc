@@ -96,6 +96,7 @@ anyattn_group::anyattn_group(const GroupRequest& given)
 }
 
 void anyattn_group::take_limits() {
+  constexpr uint32_t kMostOfALimit = 1u << 30;  // past it, sums of two counts leave 32 bits
   anyattn_limits limits = request.limits;
   const struct {
     const char* field;
@@ -107,6 +108,10 @@ void anyattn_group::take_limits() {
   for (const auto& count : counts) {
     if (count.value == 0)
       throw StatusError(ANYATTN_INVALID_ARGUMENT, expected.who + ": limits." + count.field + " is 0; allowed: 1 and more");
+    if (count.value > kMostOfALimit)
+      throw StatusError(ANYATTN_INVALID_ARGUMENT, expected.who + ": limits." + count.field + " is " +
+                                                      std::to_string(count.value) + "; allowed: up to " +
+                                                      std::to_string(kMostOfALimit));
   }
   limits.struct_size = ANYATTN_LIMITS_SIZE;
   const anyattn_problem problem = decision->problem.view();

@@ -9,6 +9,7 @@
 
 #include <anyattn/error.hpp>
 #include <cstdint>
+#include <string>
 
 namespace anyattn::cuda {
 
@@ -36,6 +37,15 @@ inline auto tensor_map_encoder() {
   return encode;
 }
 
+// The sentence where the driver takes no such tensor.
+inline std::string tensor_map_refusal(const BoxedTensor& tensor) {
+  std::string strides;
+  for (uint32_t i = 0; i + 1 < tensor.rank; ++i)
+    strides += text(i == 0 ? "" : i + 2 < tensor.rank ? ", " : " and ", static_cast<int64_t>(tensor.strides[i]));
+  return text("the copy engine takes no tensor at ", reinterpret_cast<uint64_t>(tensor.data), " with strides of ", strides,
+              " bytes; allowed: addresses and strides that are multiples of 16 bytes, strides from 0 to below 2^40");
+}
+
 // Rows of box[0] elements under the swizzle of their width, zeros outside the tensor. Throws anyattn::Error where the driver refuses.
 inline CUtensorMap make_tensor_map(const BoxedTensor& tensor, CUtensorMapDataType type) {
   CUtensorMap map;
@@ -46,10 +56,7 @@ inline CUtensorMap make_tensor_map(const BoxedTensor& tensor, CUtensorMapDataTyp
   const CUresult code =
       tensor_map_encoder()(&map, type, tensor.rank, const_cast<void*>(tensor.data), tensor.dims, tensor.strides, tensor.box,
                            dense, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, tensor.promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (code != CUDA_SUCCESS)
-    throw Error(ANYATTN_INVALID_ARGUMENT, "the copy engine takes no tensor at ", reinterpret_cast<uint64_t>(tensor.data),
-                " with strides of ", tensor.strides[0], " and ", tensor.strides[1],
-                " bytes; allowed: addresses and strides that are multiples of 16 bytes");
+  if (code != CUDA_SUCCESS) throw Error(ANYATTN_INVALID_ARGUMENT, tensor_map_refusal(tensor));
   return map;
 }
 

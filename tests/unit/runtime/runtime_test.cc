@@ -245,6 +245,10 @@ TEST_CASE("group_limits_and_mode_are_checked") {
   options.limits.max_seq_len = 0;
   CHECK(contains(failure_of([&] { Group(runtime, options); }).text, "limits.max_seq_len is 0; allowed: 1 and more"));
   options = fake::group_options(problem.view());
+  options.limits.max_num_tokens = 3'000'000'000;
+  CHECK(contains(failure_of([&] { Group(runtime, options); }).text,
+                 "limits.max_num_tokens is 3000000000; allowed: up to 1073741824"));
+  options = fake::group_options(problem.view());
   options.metadata_mode = 7;
   CHECK(contains(failure_of([&] { Group(runtime, options); }).text, "metadata_mode is 7; allowed: 0 normal, 1 fast, 2 graph"));
 }

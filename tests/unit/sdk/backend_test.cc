@@ -140,6 +140,28 @@ TEST_CASE("backend_runs_from_create_to_destroy") {
   kTable.impl_destroy(nullptr);
 }
 
+TEST_CASE("backend_refuses_limits_whose_sums_leave_32_bits") {
+  World world;
+  anyattn_impl* impl = nullptr;
+  REQUIRE(kTable.impl_create(&world.host, &world.facts, &world.problem, nullptr, &impl, &world.error) == ANYATTN_OK);
+  anyattn_memory memory{};
+  memory.struct_size = ANYATTN_MEMORY_SIZE;
+  anyattn_metadata* metadata = nullptr;
+  for (uint32_t anyattn_limits::* field :
+       {&anyattn_limits::max_num_reqs, &anyattn_limits::max_num_tokens, &anyattn_limits::max_query_len,
+        &anyattn_limits::max_seq_len, &anyattn_limits::max_blocks_per_req}) {
+    anyattn_limits limits = world.limits;
+    limits.*field = (1u << 30) + 1;
+    CHECK(kTable.memory(impl, &limits, &memory, &world.error) == ANYATTN_INVALID_ARGUMENT);
+    CHECK(std::string(world.error.text).find(" 1073741825; allowed: up to 1073741824") != std::string::npos);
+    CHECK(kTable.warmup(impl, &limits, nullptr, nullptr, nullptr, nullptr) == ANYATTN_INVALID_ARGUMENT);
+    CHECK(kTable.metadata_create(impl, &limits, 0, nullptr, nullptr, &metadata, nullptr) == ANYATTN_INVALID_ARGUMENT);
+    limits.*field = 1u << 30;
+    CHECK(kTable.memory(impl, &limits, &memory, nullptr) == ANYATTN_OK);
+  }
+  kTable.impl_destroy(impl);
+}
+
 TEST_CASE("backend_exceptions_become_statuses_with_the_name_in_front") {
   World world;
   anyattn_impl* impl = nullptr;

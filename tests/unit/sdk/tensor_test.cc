@@ -2,6 +2,7 @@
 // Every way a tensor can be wrong is named with the tensor; a good one is read through 64-bit strides.
 #include <string>
 
+#include "anyattn/call_checks.hpp"
 #include "anyattn/tensor_view.hpp"
 #include "doctest/doctest.h"
 
@@ -64,4 +65,17 @@ TEST_CASE("tensor_offsets_do_not_wrap_at_32_bits") {
   sample.strides[0] = int64_t{1} << 33;
   const auto view = anyattn::view<3>(sample.tensor, {.name = "q", .shape = {3, 2, 4}});
   CHECK(view.at(1) - view.data == int64_t{1} << 35);
+}
+
+TEST_CASE("wide_rows_have_strides_of_whole_16_bytes_forwards") {
+  Sample sample;
+  anyattn::RawView<3> rows = anyattn::view<3>(sample.tensor, {.name = "q", .shape = {3, 2, 4}});
+  anyattn::check_wide_rows(rows, "q");
+  rows.stride_bytes[0] = -64;
+  CHECK_THROWS_WITH(anyattn::check_wide_rows(rows, "q"),
+                    "q: stride of -64 bytes of dim 0; needed: a multiple of 16, 0 or more");
+  rows.shape[0] = 1;  // of a single row it means nothing
+  anyattn::check_wide_rows(rows, "q");
+  rows.stride_bytes[1] = 24;
+  CHECK_THROWS_WITH(anyattn::check_wide_rows(rows, "q"), "q: stride of 24 bytes of dim 1; needed: a multiple of 16, 0 or more");
 }

@@ -87,3 +87,15 @@ TEST_CASE("specs_are_built_and_read_whatever_the_plane_stride") {
   CHECK(anyattn::find_plane(newer, ANYATTN_PLANE_V).byte_offset == 2048);
   CHECK(anyattn_kv_cache_spec_digest(&newer) == spec.digest);
 }
+
+TEST_CASE("a_cache_without_blocks_is_refused") {
+  alignas(256) static std::byte memory[4096];
+  anyattn::SpecBuilder builder("HND", 16, 4096, 16);
+  builder.plane(ANYATTN_PLANE_K, ANYATTN_DTYPE_FLOAT32, {16, 2, 16}, {64, 1024, 4}, 0);
+  const anyattn_kv_cache_spec spec = builder.get();
+  anyattn_cache cache{ANYATTN_CACHE_SIZE, 0, memory, 4096, 1, &spec};
+  anyattn::check_cache(cache, spec.digest, 4096, 16);
+  cache.num_blocks = 0;
+  CHECK_THROWS_WITH(anyattn::check_cache(cache, spec.digest, 4096, 16),
+                    "cache.num_blocks is 0; needed: the blocks that base holds, 1 or more");
+}

@@ -79,6 +79,25 @@ class SpecSink {
   void* context_;
 };
 
+// Past this, sums of two counts leave 32 bits.
+inline constexpr uint32_t kMostOfALimit = 1u << 30;
+
+inline const anyattn_limits& check_limits(const anyattn_limits& limits) {
+  const struct {
+    const char* field;
+    uint32_t value;
+  } counts[] = {{"max_num_reqs", limits.max_num_reqs},
+                {"max_num_tokens", limits.max_num_tokens},
+                {"max_query_len", limits.max_query_len},
+                {"max_seq_len", limits.max_seq_len},
+                {"max_blocks_per_req", limits.max_blocks_per_req}};
+  for (const auto& [field, value] : counts) {
+    if (value > kMostOfALimit)
+      throw Error(ANYATTN_INVALID_ARGUMENT, "limits.", field, " ", value, "; allowed: up to ", kMostOfALimit);
+  }
+  return limits;
+}
+
 template <class B>
 struct BackendTable {
   using Metadata = typename B::Metadata;
@@ -130,7 +149,7 @@ struct BackendTable {
       if (!memory) throw Error(ANYATTN_INVALID_ARGUMENT, "memory is null");
       const Received within(limits, ANYATTN_LIMITS_SIZE, "limits");
       anyattn_memory needed{};
-      object(const_cast<anyattn_impl*>(impl)).memory(*within, needed);
+      object(const_cast<anyattn_impl*>(impl)).memory(check_limits(*within), needed);
       answer(memory, needed, ANYATTN_MEMORY_SIZE);
     });
   }
@@ -139,7 +158,7 @@ struct BackendTable {
                         anyattn_error* error) {
     return guard(B::kName, error, [&] {
       const Received within(limits, ANYATTN_LIMITS_SIZE, "limits");
-      const uint32_t level = object(impl).warmup(*within, stream, scratch);
+      const uint32_t level = object(impl).warmup(check_limits(*within), stream, scratch);
       if (graph_level) *graph_level = level;
     });
   }
@@ -150,7 +169,8 @@ struct BackendTable {
       if (!metadata) throw Error(ANYATTN_INVALID_ARGUMENT, "metadata is null");
       *metadata = nullptr;
       const Received within(limits, ANYATTN_LIMITS_SIZE, "limits");
-      *metadata = reinterpret_cast<anyattn_metadata*>(new Metadata(object(impl), *within, mode, persistent, pinned));
+      *metadata =
+          reinterpret_cast<anyattn_metadata*>(new Metadata(object(impl), check_limits(*within), mode, persistent, pinned));
     });
   }
 

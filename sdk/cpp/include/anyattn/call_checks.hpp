@@ -47,12 +47,13 @@ inline void check_scratch_block(const void* scratch, uint64_t needed_bytes) {
                 " bytes past a multiple of 256");
 }
 
-// Rows that are read or written 16 bytes at a time: strides and first element on multiples of 16.
+// Rows that are read or written 16 bytes at a time: strides and first element on multiples of 16, strides not negative.
 inline void check_wide_rows(const RawView<3>& view, const char* name) {
   for (int dim = 0; dim < 2; ++dim) {
     const int64_t stride = view.stride_bytes[static_cast<size_t>(dim)];
-    if (view.shape[static_cast<size_t>(dim)] > 1 && stride % 16 != 0)
-      throw Error(ANYATTN_INVALID_ARGUMENT, name, ": stride of ", stride, " bytes of dim ", dim, "; needed: a multiple of 16");
+    if (view.shape[static_cast<size_t>(dim)] > 1 && (stride % 16 != 0 || stride < 0))
+      throw Error(ANYATTN_INVALID_ARGUMENT, name, ": stride of ", stride, " bytes of dim ", dim,
+                  "; needed: a multiple of 16, 0 or more");
   }
   if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0)
     throw Error(ANYATTN_INVALID_ARGUMENT, name, ": byte_offset leaves the first element ",

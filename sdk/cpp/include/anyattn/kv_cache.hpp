@@ -70,6 +70,7 @@ inline void check_cache(const anyattn_cache& given, uint64_t digest, uint64_t bl
   if (given.block_stride_bytes < block_bytes || given.block_stride_bytes % alignment != 0)
     throw Error(kWrong, "cache.block_stride_bytes ", given.block_stride_bytes, "; needed: a multiple of ", alignment,
                 " of at least ", block_bytes);
+  if (given.num_blocks == 0) throw Error(kWrong, "cache.num_blocks is 0; needed: the blocks that base holds, 1 or more");
 }
 
 // The spec's plane of this role, read through its size and stride. Throws where the spec has none.

@@ -29,7 +29,7 @@ struct CacheLayout {
   PlaneLayout k, v;  // MLA: both the latent plane
 };
 
-inline constexpr uint32_t kCacheAlignment = 16;  // head sizes are multiples of 8: every K row then starts on 16 bytes
+inline constexpr uint32_t kCacheAlignment = 16;  // of planes; rows of multiples of 8 in 16 bits and more then start on it
 
 constexpr uint64_t round_to_cache(uint64_t bytes) { return (bytes + kCacheAlignment - 1) / kCacheAlignment * kCacheAlignment; }
 

@@ -37,7 +37,12 @@ inline void refuse_exclusive_features(uint64_t features, Reasons& reasons) {
   }
 }
 
+// Bounds that keep products of two sizes within 64 bits, sums of them within 32.
+inline constexpr uint32_t kMostHeads = 1u << 16, kMostTokensABlock = 1u << 20;
+
 inline void check_kv_heads(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.num_q_heads > kMostHeads)
+    reasons.add(ANYATTN_REASON_HEADS, "num_q_heads", text(problem.num_q_heads), text("1 to ", kMostHeads));
   if (problem.num_q_heads == 0 || problem.num_kv_heads == 0 || problem.num_q_heads % problem.num_kv_heads != 0)
     reasons.add(ANYATTN_REASON_HEADS, "num_kv_heads", text(problem.num_kv_heads, " for ", problem.num_q_heads, " q heads"),
                 "a divisor of num_q_heads");
@@ -48,8 +53,10 @@ inline void check_phase(const anyattn_problem& problem, Reasons& reasons) {
     reasons.add(ANYATTN_REASON_PHASE, "phase", text(problem.phase), "both, prefill, decode");
 }
 
-// True where keys come from args; another source than the two is a reason.
+// True where keys come from args; another source than the two is a reason, and so are blocks past any size.
 inline bool has_ragged_keys(const anyattn_problem& problem, Reasons& reasons) {
+  if (problem.key_source == ANYATTN_KEYS_PAGED && problem.block_size > kMostTokensABlock)
+    reasons.add(ANYATTN_REASON_BLOCK_SIZE, "block_size", text(problem.block_size), text("up to ", kMostTokensABlock));
   if (problem.key_source != ANYATTN_KEYS_PAGED && problem.key_source != ANYATTN_KEYS_RAGGED)
     reasons.add(ANYATTN_REASON_KEY_SOURCE, "key_source", text(problem.key_source), "paged, ragged");
   return problem.key_source == ANYATTN_KEYS_RAGGED;
