@@ -69,6 +69,8 @@ constexpr Line kLines[] = {
      "16|64"},
     {"mla/format_records_prefill",
      "mla_prefill q=4 " ANYATTN_DEEPSEEK " lens=9/50,3/3 context_chunk=16 seed=766 format=fp8_ds_mla", Dtypes::kHalves},
+    {"mla/format_many_heads/@", "mla_decode q=72 " ANYATTN_DEEPSEEK " lens=1/300,2/65 seed=772 lse=natural poisons format=@",
+     Dtypes::kHalves, "fp8_e4m3|fp8_e5m2|fp8_ds_mla"},
     {"mla/format_records_of_ranks",
      "mla_decode q=8 " ANYATTN_DEEPSEEK " lens=1/10,1/50 seed=769 lse=natural cp=2:4 poisons format=fp8_ds_mla",
      Dtypes::kHalves},
