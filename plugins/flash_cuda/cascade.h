@@ -32,37 +32,30 @@ struct CascadeModel {
   ANYATTN_FLASH_BOTH bool pays(int requests, int rows, int keys) const {
     return keys >= kSharedStep && with(rows, keys) < without(requests, keys);
   }
+  // Requests and keys beyond what anybody serves; more of both only help.
+  bool ever_pays() const { return pays(kMostRequests, kMostRequests, kMostKeys); }
+  static constexpr int kMostRequests = 1024, kMostKeys = 1 << 17;
 };
 
+// What the model has no rates of, and so must not decide; null: it has them.
+inline const char* cascade_unmeasured(const Device& device, const Problem& problem) {
+  if (device.arch_major != 9) return "its gain is measured on sm_90 alone";
+  return problem.kv_dtype == kE4M3 ? "its gain is not measured over fp8_e4m3" : nullptr;
+}
+
+// Of what cascade_unmeasured() lets through.
 inline CascadeModel cascade_model(const Device& device, const Problem& problem) {
-  // A multiprocessor's share of what decode reads from L2 a microsecond, and what the pass multiplies: by architecture.
-  struct Rates {
-    int minor;
-    double bytes, flop;
-  };
-  // Not measured: twice the reads from memory of the data sheet, as on the H200, and two thirds of its products.
-  constexpr Rates kAmpere[] = {
-      {0, 36e3, 1.4e6},  // A100: 1.9 TB/s, 150 TFLOP/s
-      {6, 16e3, 0.7e6},  // GA10x: 600 to 900 GB/s, 50 to 60 TFLOP/s
-      {7, 16e3, 0.7e6},  // Orin; as the row above
-      {9, 14e3, 0.9e6},  // Ada: 860 to 1,000 GB/s, 120 TFLOP/s
-  };
-  Rates rates{0, 72e3, 2.5e6};  // H200, fitted to measure/cascade.cu (README)
-  if (device.arch_major == 8) {
-    rates = kAmpere[0];
-    for (const Rates& row : kAmpere)
-      if (row.minor <= device.arch_minor) rates = row;
-  }
-  const double code_bytes = problem.kv_dtype == kE4M3 ? 1 : 2;
-  const double token_bytes = code_bytes * problem.num_kv_heads * (problem.head_size + problem.head_size_v);
+  // A multiprocessor's share of what decode reads from L2 a microsecond, and what the pass multiplies: H200, fitted to
+  // measure/cascade.cu (README).
+  constexpr double kReadBytes = 72e3, kFlop = 2.5e6;
+  const double token_bytes = 2.0 * problem.num_kv_heads * (problem.head_size + problem.head_size_v);
   const int reads = (problem.group() + 15) / 16;  // decode has 16 rows a unit
   CascadeModel model{};
-  model.read_us = static_cast<float>(reads * token_bytes / (rates.bytes * device.num_multiprocessors));
+  model.read_us = static_cast<float>(reads * token_bytes / (kReadBytes * device.num_multiprocessors));
   const sm80::Tile tile = sm80::tile_of(sm80::head_of(std::max(problem.head_size, problem.head_size_v)), true);
   const sm80::Cut cut = sm80::cut_of(tile, problem);
   const double tile_flop = 4.0 * tile.rows * tile.head * cut.head_units;
-  const int widening = problem.kv_dtype == kE4M3 ? 2 : 1;  // of codes; not measured, more than decode loses by it
-  model.product_us = static_cast<float>(widening * tile_flop / (rates.flop * device.num_multiprocessors));
+  model.product_us = static_cast<float>(tile_flop / (kFlop * device.num_multiprocessors));
   model.fixed_us = 20;
   model.row_us = 0.09f;
   model.tile_tokens = cut.tokens;

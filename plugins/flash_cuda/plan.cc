@@ -78,13 +78,18 @@ void check_cache(const anyattn_problem& problem, Reasons& reasons, Plan& plan) {
   if (scaled && !codes)
     reasons.add(ANYATTN_REASON_COMBINATION, "kv_scales", plan.ragged ? "with ragged keys" : "with " + format, "with fp8_e4m3");
   if (plan.ragged) return;
-  if (codes && plan.device.arch_major != 9)
+  const bool hopper = plan.device.arch_major == 9;
+  const uint32_t cache_dtype = codes ? ANYATTN_DTYPE_FLOAT8_E4M3FN : dtype_of_float_name(format);
+  if (plan.quantised_query()) {
+    if (!codes || !hopper)
+      reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format,
+                  text("fp8_e4m3 with quantised_query", hopper ? "" : " on sm_90"));
+  } else if (codes ? !hopper : is_half(problem.q_dtype) ? cache_dtype != problem.q_dtype : !is_float_dtype(cache_dtype)) {
+    // A query's dtype that is refused allows nothing here; its own reason says what to give, and the cache follows it.
     reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format,
-                text(dtype_name(problem.q_dtype), "; fp8_e4m3 on sm_90"));
-  else if (!codes && plan.quantised_query())
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, "fp8_e4m3 with quantised_query");
-  else if (!codes && dtype_of_float_name(format) != problem.q_dtype)
-    reasons.add(ANYATTN_REASON_KV_CACHE_DTYPE, "kv_cache_dtype", format, text(dtype_name(problem.q_dtype), ", fp8_e4m3"));
+                text(is_half(problem.q_dtype) ? dtype_name(problem.q_dtype) : "float16, bfloat16",
+                     hopper ? ", fp8_e4m3" : "; fp8_e4m3 on sm_90"));
+  }
   if (codes) plan.problem.kv_dtype = kE4M3;
   const uint32_t block_size = problem.block_size ? problem.block_size : kPreferredBlockSize;
   plan.cache = {codes ? ANYATTN_DTYPE_FLOAT8_E4M3FN : problem.q_dtype, block_size, problem.num_kv_heads, problem.head_size,
@@ -164,11 +169,12 @@ std::string describe_kernels(const Plan& plan) {
 std::string describe_cascade(const Plan& plan) {
   if (!plan.cascade) return text("no cascade: ", plan.no_cascade);
   if (plan.always_cascade) return "cascade always";
-  constexpr int kKeys = 2048;
   const CascadeModel model = cascade_model(plan.device, plan.problem);
-  int requests = 1;
-  while (requests < 1024 && !model.pays(requests, requests, kKeys)) ++requests;
-  return text("cascade from ", requests, " requests that share ", kKeys, " tokens");
+  int keys = 2048, requests = 1;
+  while (keys < CascadeModel::kMostKeys && !model.pays(CascadeModel::kMostRequests, CascadeModel::kMostRequests, keys))
+    keys *= 2;
+  while (!model.pays(requests, requests, keys)) ++requests;  // ends: choose_cascade() has asked ever_pays()
+  return text("cascade from ", requests, " requests that share ", keys, " tokens");
 }
 
 void choose_families(const Host& host, Plan& plan) {
@@ -199,6 +205,10 @@ void choose_cascade(const Host& host, Plan& plan) {
                     : plan.problem.alibi != kAlibiNone                           ? "alibi"
                     : kSm80Cascade.longest_query(plan.device, plan.problem) == 0 ? "no kernel"
                                                                                  : nullptr;
+  if (!plan.no_cascade && option == "auto") {
+    plan.no_cascade = cascade_unmeasured(plan.device, plan.problem);
+    if (!plan.no_cascade && !cascade_model(plan.device, plan.problem).ever_pays()) plan.no_cascade = "it never pays";
+  }
   plan.cascade = plan.no_cascade ? nullptr : &kSm80Cascade;
 }
 

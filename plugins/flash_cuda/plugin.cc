@@ -9,7 +9,7 @@ namespace {
 // kernels: sm80 leaves the Hopper families out, to compare them or to get round one.
 // cascade: always takes the pass over a shared prefix whatever the model says, to compare or to test it.
 constexpr anyattn_option_info kOptions[] = {{ANYATTN_OPTION_INFO_SIZE, 0, "kernels", "auto", "auto | sm80"},
-                                            {ANYATTN_OPTION_INFO_SIZE, 0, "cascade", "off", "auto | off | always"}};
+                                            {ANYATTN_OPTION_INFO_SIZE, 0, "cascade", "auto", "auto | off | always"}};
 constexpr anyattn::PluginInfo kInfo{"org.anyattn.flash.cuda", "AnyAttn", ANYATTN_FLASH_VERSION, "Apache-2.0", kOptions, 2};
 
 }  // namespace

@@ -8,25 +8,27 @@
 #include "anyattn/kv_cache.hpp"
 #include "anyattn/plugin.h"
 #include "anyattn/problem.hpp"
+#include "cuda_common/tensor_map.h"
 #include "doctest/doctest.h"
 #include "flash_cuda/cascade.h"
 
 namespace {
 
-const anyattn_backend& flash_attn() {
-  static const anyattn_backend* backend = [] {
+const anyattn_plugin& flash_plugin() {
+  static const anyattn_plugin* loaded = [] {
     void* file = dlopen(ANYATTN_PLUGIN_DIR "/flash_cuda/anyattn_flash_cuda.so", RTLD_NOW | RTLD_LOCAL);
     REQUIRE_MESSAGE(file, dlerror());
     const auto enter = reinterpret_cast<anyattn_plugin_entry_fn>(dlsym(file, ANYATTN_PLUGIN_ENTRY_NAME));
     const anyattn_plugin* plugin = nullptr;
     REQUIRE(enter(ANYATTN_ABI_VERSION_CURRENT, ANYATTN_ABI_VERSION_CURRENT, nullptr, &plugin, nullptr) == ANYATTN_OK);
     REQUIRE(plugin->num_backends == 1);
-    return plugin->backends[0];
+    return plugin;
   }();
-  return *backend;
+  return *loaded;
 }
+const anyattn_backend& flash_attn() { return *flash_plugin().backends[0]; }
 
-// A host with one option that keeps log lines.
+// A host with one option, or with none where the value is null, that keeps log lines.
 struct OneOptionHost {
   explicit OneOptionHost(const char* value = "auto", const char* key = "kernels") {
     option = {ANYATTN_OPTION_SIZE, 0, key, value};
@@ -34,7 +36,7 @@ struct OneOptionHost {
     host.abi_version = ANYATTN_ABI_VERSION_CURRENT;
     host.context = this;
     host.log = [](void* context, int32_t, const char* line) { static_cast<OneOptionHost*>(context)->lines.emplace_back(line); };
-    host.num_options = 1;
+    host.num_options = value ? 1 : 0;
     host.option_stride = sizeof option;
     host.options = &option;
   }
@@ -127,6 +129,19 @@ TEST_CASE("flash_attn_refuses_with_the_value_and_what_is_allowed") {
           a.problem.q_dtype = ANYATTN_DTYPE_FLOAT32;
           a.problem.kv_cache_dtype = "float32";
         }) == "q_dtype=float32 (allowed: float16, bfloat16)");
+  // A query that is refused allows no dtype of a cache: what this backend takes is named.
+  CHECK(refusal([](Asked& a) { a.problem.q_dtype = ANYATTN_DTYPE_FLOAT32; }) == "q_dtype=float32 (allowed: float16, bfloat16)");
+  CHECK(refusal([](Asked& a) {
+          a.problem.q_dtype = ANYATTN_DTYPE_FLOAT32;
+          a.problem.kv_cache_dtype = "int8_per_token_head";
+        }) ==
+        "q_dtype=float32 (allowed: float16, bfloat16); kv_cache_dtype=int8_per_token_head (allowed: float16, bfloat16, "
+        "fp8_e4m3)");
+  CHECK(refusal([](Asked& a) {
+          a.problem.num_q_heads = 3'000'000'000;
+          a.problem.num_kv_heads = 1'500'000'000;
+        }) == "num_q_heads=3000000000 (allowed: 1 to 65536)");
+  CHECK(refusal([](Asked& a) { a.problem.block_size = 3'000'000'000; }) == "block_size=3000000000 (allowed: up to 1048576)");
   CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_SPARSE_TOPK); }) == "sparse_topk=on (allowed: off)");
   CHECK(refusal([](Asked& a) { a.set(ANYATTN_FEATURE_MLA); }) == "mla=on (allowed: off)");
 }
@@ -137,6 +152,10 @@ TEST_CASE("flash_attn_reads_fp8_caches_on_hopper_only") {
   asked.set(ANYATTN_FEATURE_KV_SCALES_PER_HEAD);
   CHECK(ask(kH200, asked).reasons == "");
   CHECK(ask(kA100, asked).reasons == "kv_cache_dtype=fp8_e4m3 (allowed: bfloat16; fp8_e4m3 on sm_90)");
+  asked.problem.kv_cache_dtype = "fp8_e5m2";
+  asked.features = 0;
+  CHECK(ask(kA100, asked).reasons == "kv_cache_dtype=fp8_e5m2 (allowed: bfloat16; fp8_e4m3 on sm_90)");
+  CHECK(ask(kH200, asked).reasons == "kv_cache_dtype=fp8_e5m2 (allowed: bfloat16, fp8_e4m3)");
 }
 
 TEST_CASE("flash_attn_takes_queries_of_8_bits_on_hopper_over_a_cache_of_8_bits") {
@@ -232,6 +251,48 @@ TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
   CHECK(Impl(kH200, "auto").line() == "FLASH_ATTN: kernels " + hopper);
 }
 
+TEST_CASE("flash_attn_says_the_whole_of_it") {
+  const auto change = [](Asked& a, uint32_t size, uint32_t block, uint32_t heads, uint32_t feature) {
+    a.problem.head_size = a.problem.head_size_v = size;
+    a.problem.block_size = block;
+    a.problem.num_q_heads = heads;
+    a.problem.num_kv_heads = heads == 71 ? 1 : 8;
+    a.features = uint64_t{1} << feature;
+  };
+  for (const anyattn_device_facts* facts : {&kH200, &kA100}) {
+    for (const uint32_t size : {64u, 80u, 128u, 256u}) {
+      for (const uint32_t block : {1u, 24u, 64u}) {
+        for (const uint32_t heads : {8u, 32u, 71u, 136u}) {
+          for (const uint32_t feature : {ANYATTN_FEATURE_LSE, ANYATTN_FEATURE_ALIBI, ANYATTN_FEATURE_BATCH_INVARIANT}) {
+            for (const char* cache : {"bfloat16", "fp8_e4m3"}) {
+              Asked asked;
+              change(asked, size, block, heads, feature);
+              asked.problem.kv_cache_dtype = cache;
+              const Answer answer = ask(*facts, asked);
+              if (!answer.report.supported) continue;
+              const std::string said = answer.report.kernels;
+              INFO(said);
+              CHECK(said.size() + 1 < sizeof answer.report.kernels);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("flash_attn_declares_the_options_that_it_takes_where_none_are_given") {
+  const Asked llama;
+  const std::string unasked = ask(kH200, llama, nullptr).report.kernels;
+  REQUIRE(flash_plugin().num_options == 2);
+  for (uint32_t i = 0; i < flash_plugin().num_options; ++i) {
+    const auto* option = reinterpret_cast<const anyattn_option_info*>(reinterpret_cast<const char*>(flash_plugin().options) +
+                                                                      size_t{i} * flash_plugin().option_stride);
+    INFO(option->key);
+    CHECK(std::string(ask(kH200, llama, option->fallback, option->key).report.kernels) == unasked);
+  }
+}
+
 TEST_CASE("flash_attn_says_why_there_is_no_cascade") {
   const Asked llama;
   CHECK(ask(kH200, llama, "maybe", "cascade").reasons == "cascade=maybe (allowed: auto | off | always)");
@@ -242,6 +303,24 @@ TEST_CASE("flash_attn_says_why_there_is_no_cascade") {
   CHECK(Impl(kH200, "off", "cascade").cascade() == "no cascade: option cascade");
   CHECK(Impl(kH200, "auto", "kernels").cascade().find("cascade from ") == 0);  // the default is auto
   CHECK(Impl(kH200, "always", "cascade").cascade() == "cascade always");
+  // What is not measured is not chosen, and may be asked for.
+  CHECK(Impl(kA100, "auto", "cascade").cascade() == "no cascade: its gain is measured on sm_90 alone");
+  CHECK(Impl(kA100, "always", "cascade").cascade() == "cascade always");
+  const auto fp8 = [](Asked& a) { a.problem.kv_cache_dtype = "fp8_e4m3"; };
+  CHECK(Impl(kH200, "auto", "cascade", 0, fp8).cascade() == "no cascade: its gain is not measured over fp8_e4m3");
+  // One kv head of many query heads: 2048 shared keys pay for no number of requests, and narrow heads never.
+  const auto falcon_7b = [](Asked& a) {
+    a.problem.num_q_heads = 71;
+    a.problem.num_kv_heads = 1;
+    a.problem.head_size = a.problem.head_size_v = 64;
+  };
+  CHECK(Impl(kH200, "auto", "cascade", 0, falcon_7b).cascade() == "cascade from 365 requests that share 4096 tokens");
+  const auto narrow = [](Asked& a) {
+    a.problem.num_q_heads = 71;
+    a.problem.num_kv_heads = 1;
+    a.problem.head_size = a.problem.head_size_v = 8;
+  };
+  CHECK(Impl(kH200, "auto", "cascade", 0, narrow).cascade() == "no cascade: it never pays");
 }
 
 TEST_CASE("flash_attn_reports_what_a_shared_prefix_gets") {
@@ -276,8 +355,6 @@ TEST_CASE("flash_attn_cascades_where_the_model_says_that_it_pays") {
   CHECK(model.pays(64, 256, 8192));    // four tokens each
   CHECK(!model.pays(256, 256, 64));    // less than a step
   CHECK(!model.pays(1, 4096, 32768));  // the rows of one prefill: the same products again
-  problem.kv_dtype = flash::kE4M3;     // half the bytes to save, more work in the pass
-  CHECK(!flash::cascade_model({9, 0, 132, 232448}, problem).pays(32, 32, 2048));
   // The impl says where the border lies.
   int border = 1;
   while (!model.pays(border, border, 2048)) ++border;
@@ -309,6 +386,18 @@ TEST_CASE("flash_attn_chooses_hoppers_decode_by_values") {
   CHECK(decode([](Asked& a) { set_heads(a, 17, 1); }).find(general) == 0);  // no equal parts of 8 to 16
   CHECK(decode([](Asked& a) { a.problem.block_size = 24; }).find(general) == 0);
   CHECK(decode([](Asked& a) { a.set(ANYATTN_FEATURE_ALIBI); }).find(general) == 0);
+}
+
+TEST_CASE("a_tensor_that_the_copy_engine_refuses_is_named_with_all_its_strides") {
+  anyattn::cuda::BoxedTensor tensor{};
+  tensor.data = reinterpret_cast<void*>(4096);
+  tensor.rank = 4;
+  tensor.strides[0] = 256;
+  tensor.strides[1] = static_cast<uint64_t>(-512);
+  tensor.strides[2] = uint64_t{1} << 40;
+  CHECK(anyattn::cuda::tensor_map_refusal(tensor) ==
+        "the copy engine takes no tensor at 4096 with strides of 256, -512 and 1099511627776 bytes; allowed: addresses and "
+        "strides that are multiples of 16 bytes, strides from 0 to below 2^40");
 }
 
 TEST_CASE("flash_attn_sizes_memory_by_the_limits_alone") {
