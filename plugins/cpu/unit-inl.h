@@ -116,7 +116,7 @@ void combine(const Unit* unit, const float* parts, uint64_t stride, uint32_t cou
     for (uint32_t i = 0; i < count; ++i) {
       const float* part = parts + i * stride;
       const float part_max = part[cells + row];
-      if (part_max == -__builtin_inff()) continue;
+      if (part[cells + w.rows_padded + row] == 0.f) continue;  // no key: a maximum of -inf beside a sum of NaN has seen one
       const float weight = exp(splat(part_max - top))[0];
       total += weight * part[cells + w.rows_padded + row];
       const float* from = part + static_cast<size_t>(row) * w.out_stride;

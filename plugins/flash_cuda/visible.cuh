@@ -36,14 +36,10 @@ __device__ inline int shared_keys(const Mask& mask, const Batch& batch, int req)
 }
 
 // Keys that some of the rows at positions [first, first + rows) see. Both ends grow with the position, so the first row that sees
-// anything gives the begin and the last one the end.
+// anything gives the begin and the last one the end; where that sees nothing its position is below 0, and so is every row's.
 __device__ inline Interval visible_to_rows(const Mask& mask, bool causal, int keys, int first, int rows) {
-  Interval seen = visible(mask, causal, keys, first + rows - 1);
-  if (seen.begin >= seen.end) {  // a window may have left the keys behind
-    for (int row = rows - 2; row >= 0 && seen.begin >= seen.end; --row) seen = visible(mask, causal, keys, first + row);
-    if (seen.begin >= seen.end) return {0, 0};
-  }
-  for (int row = 0; row < rows; ++row) {
+  const Interval seen = visible(mask, causal, keys, first + rows - 1);
+  for (int row = 0; row < rows && seen.begin < seen.end; ++row) {
     const Interval one = visible(mask, causal, keys, first + row);
     if (one.begin < one.end) return {one.begin, seen.end};
   }

@@ -70,6 +70,7 @@ struct RowEnd {
   float scale, lse, keep = 0;
 };
 __device__ inline RowEnd end_row(const Call& call, const Unit& u, const RowPlace& at, float top, float sum) {
+  if (sum != sum) top = 0;  // of scores that are NaN there is no maximum, and yet the row has seen keys
   if (call.takes) {
     const float other = *lse_of(call, at) / call.f.lse_factor * kLog2e, highest = fmaxf(top, other);
     if (highest == cuda::kMinusInfinity) return {0, highest};

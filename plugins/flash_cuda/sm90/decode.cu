@@ -216,7 +216,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
 }  // namespace
 
 const char* sm90_decode_lacks(const Device& device, const Problem& problem) {
-  if (device.arch_major != 9) return "sm_90";
+  if (device.arch_major != 9 || device.arch_minor != 0) return "sm_90";  // sm_90a runs there alone
   if (problem.dtype == kE4M3) return "queries of 16 bits";
   if (problem.kv_dtype != problem.dtype && problem.kv_dtype != kE4M3) return "a cache in the dtype of the query, or fp8_e4m3";
   if (problem.head_size != problem.head_size_v || !kernel_of(problem, false))

@@ -261,6 +261,7 @@ AA_FN void attend_keys(const AttendArgs& a, const BatchView& batch, const Unit& 
   for (int i = 0; i < kSeenRows; ++i) {
     state.maximum[i] = state.maximum[i] * factor - kLift;
     state.sum[i] = row_sum(state.sum[i]);
+    if (state.sum[i] != state.sum[i]) state.maximum[i] = kInfinity;  // NaN outlives every part that it meets
   }
   share_ends(tiles, state.maximum, state.sum, state.o);
   if (cfg.rows == kRowsInt4Scaled) rotate_back(state.o);

@@ -129,6 +129,9 @@ PlainData make_plain_data(const Case& c, const std::string& model_file) {
   if (c.data == Data::kPowers) grow_by_powers(c, &data);
   for (float& value : data.q) value *= static_cast<float>(c.gain);
   const size_t q_row = static_cast<size_t>(c.num_q_heads) * static_cast<size_t>(c.head_size);
+  for (size_t r = 0; c.data == Data::kNanQ && r < c.lens.size(); ++r)
+    std::fill_n(data.q.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(data.query_start_loc[r]) * q_row),
+                c.lens[r].query_len > 0 ? q_row : 0, kNan);
   data.q.resize(static_cast<size_t>(data.num_tokens) * q_row, kNan);
   round_all(c.dtype, &data.q);
   data.q = q_values_of(c, std::move(data.q));

@@ -11,11 +11,8 @@ namespace {
 constexpr Word<Kind> kKinds[] = {{Kind::kPaged, "paged"},          {Kind::kRagged, "ragged"},
                                  {Kind::kMlaDecode, "mla_decode"}, {Kind::kMlaPrefill, "mla_prefill"},
                                  {Kind::kMerge, "merge"},          {Kind::kContract, "contract"}};
-constexpr Word<Data> kData[] = {{Data::kUniform, "uniform"},
-                                {Data::kRamp, "ramp"},
-                                {Data::kCap, "cap"},
-                                {Data::kPowers, "powers"},
-                                {Data::kStories, "stories"}};
+constexpr Word<Data> kData[] = {{Data::kUniform, "uniform"}, {Data::kRamp, "ramp"},     {Data::kCap, "cap"},
+                                {Data::kNanQ, "nan_q"},      {Data::kPowers, "powers"}, {Data::kStories, "stories"}};
 constexpr Word<Alibi> kAlibi[] = {{Alibi::kLinear, "linear"}, {Alibi::kSqrt, "sqrt"}, {Alibi::kSymmetric, "symmetric"}};
 constexpr Word<uint32_t> kBases[] = {{ANYATTN_LSE_NATURAL, "natural"}, {ANYATTN_LSE_BASE2, "base2"}};
 constexpr Word<uint32_t> kDtypes[] = {
@@ -148,7 +145,7 @@ const Field kFields[] = {
     {"limits", "reqs/tokens/query_len/seq_len the impl is sized for", read_limits, limits_text, nullptr},
     {"scale", "softmax_scale; 1/sqrt(d) where absent", [](Case& c, std::string_view t) { c.softmax_scale = number<double>(t); },
      [](const Case& c) { return above(c.softmax_scale, 0.0); }, nullptr},
-    {"data", "uniform, ramp, cap, powers or stories",
+    {"data", "uniform, ramp, cap, nan_q, powers or stories",
      [](Case& c, std::string_view t) { c.data = word_value(kData, t, "data"); },
      [](const Case& c) { return c.data == Data::kUniform ? std::string() : word_text(kData, c.data); }, nullptr},
     ANYATTN_SIZE_FIELD("layer", layer, "layer of the model that data=stories takes"),

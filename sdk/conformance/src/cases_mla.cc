@@ -34,6 +34,8 @@ constexpr Line kLines[] = {
     {"mla/decode_lse_@", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/300,1/7 seed=214 lse=@", Dtypes::kAll, "natural|base2"},
     {"mla/decode_@", "mla_decode q=8 " ANYATTN_DEEPSEEK " lens=3/30,3/7 seed=226 lse=natural @", Dtypes::kAll,
      "noncausal|causal=0,1"},
+    {"mla/nan_of_a_query", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/300,2/7,3/64 seed=227 data=nan_q lse=natural",
+     Dtypes::kAll},
     {"mla/decode_without_lse", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/300,1/7 seed=214", Dtypes::kAll},
     {"mla/decode_parts_adjacent", "mla_decode q=16 " ANYATTN_DEEPSEEK " lens=1/30,1/7 seed=215 fused lse=natural",
      Dtypes::kAll},

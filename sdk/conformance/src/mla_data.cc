@@ -110,6 +110,9 @@ MlaData make_mla_data(const Case& c) {
   } else {
     draw_prefill(c, &data);
   }
+  for (size_t r = 0; c.data == Data::kNanQ && r < c.lens.size(); ++r)
+    std::fill_n(data.q.begin() + int64_t{data.query_start_loc[r]} * c.num_q_heads * depth,
+                c.lens[r].query_len > 0 ? c.num_q_heads * depth : 0, std::numeric_limits<float>::quiet_NaN());
   data.q.resize(as_size(data.num_tokens * c.num_q_heads * depth), std::numeric_limits<float>::quiet_NaN());
   round_all(c.dtype, &data.q);
   return data;

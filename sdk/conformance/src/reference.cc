@@ -129,12 +129,12 @@ void finish_scores(const RowRules& rules, int64_t position, int head, uint32_t q
   }
 }
 
-// Scores become probabilities in place; returns the natural log-sum-exp, -inf where there is nothing to sum.
+// Scores become probabilities in place; returns the natural log-sum-exp, -inf where there is nothing to sum, NaN where a score is.
 template <class T>
 T softmax(std::span<T> scores, const float* sink) {
   T top = -std::numeric_limits<T>::infinity();
   if (sink) top = static_cast<T>(*sink);
-  for (T score : scores) top = std::max(top, score);
+  for (T score : scores) top = score > top || std::isnan(score) ? score : top;
   if (std::isinf(top) && top < 0) return top;
   T sum = sink ? std::exp(static_cast<T>(*sink) - top) : T(0);
   for (T& score : scores) {
@@ -251,10 +251,11 @@ void merge_exact(std::span<const State> states, size_t head_size, std::vector<do
     for (const State& state : states) {
       if (state.lse[row] < kInfinity) top = std::max(top, state.lse[row]);
     }
-    if (top == -kInfinity) continue;
+    const auto is_nan = [&](const State& state) { return std::isnan(state.lse[row]); };
+    if (top == -kInfinity && std::none_of(states.begin(), states.end(), is_nan)) continue;
     double sum = 0.0;
     for (const State& state : states) {
-      if (!(state.lse[row] < kInfinity) || state.lse[row] == -kInfinity) continue;
+      if (std::isinf(state.lse[row])) continue;  // NaN is no empty part
       const double weight = std::exp(state.lse[row] - top);
       sum += weight;
       for (size_t d = 0; d < head_size; ++d) (*out)[row * head_size + d] += weight * state.out[row * head_size + d];

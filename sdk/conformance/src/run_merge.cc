@@ -154,6 +154,8 @@ const KnownMerge kKnown[] = {
     {{kNan, 3, kNan}, {-kInfinity, 0.5f, -kInfinity}, 3, 0.5f},
     {{kNan, kNan, kNan}, {-kInfinity, -kInfinity, -kInfinity}, 0, -kInfinity},
     {{7}, {0.25f}, 7, 0.25f},
+    {{kNan, 2}, {kNan, 1.5f}, kNan, kNan},  // of scores that are NaN
+    {{2, 5, kNan}, {1.5f, -kInfinity, kNan}, kNan, kNan},
 };
 
 void check_known(Session& session, const Case& c, CaseResult* result) {

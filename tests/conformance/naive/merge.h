@@ -28,12 +28,15 @@ inline void merge_states(const anyattn_merge_args& args) {
   for (int64_t row = 0; row < out.shape[0]; ++row) {
     for (int64_t head = 0; head < out.shape[1]; ++head) {
       float top = -kInfinity, sum = 0.0f, merged[kMaxHeadSize] = {};
+      bool any = false;
       for (uint32_t i = 0; i < args.num_states; ++i) {
         const anyattn_state& state = state_at(args, i);
         const auto part_lse = anyattn::view<2>(state.lse, {.name = "state.lse", .shape = {kAnySize, kAnySize}});
-        top = std::max(top, natural_lse(state, part_lse, row, head));
+        const float natural = natural_lse(state, part_lse, row, head);
+        top = std::max(top, natural);
+        any = any || natural != -kInfinity;
       }
-      for (uint32_t i = 0; i < args.num_states && top > -kInfinity; ++i) {
+      for (uint32_t i = 0; i < args.num_states && any; ++i) {
         const anyattn_state& state = state_at(args, i);
         const auto part = anyattn::view<3>(state.out, {.name = "state.out", .dtype = out.dtype, .shape = out.shape});
         const auto part_lse = anyattn::view<2>(state.lse, {.name = "state.lse", .shape = {kAnySize, kAnySize}});
@@ -43,9 +46,8 @@ inline void merge_states(const anyattn_merge_args& args) {
         sum += weight;
         for (int64_t d = 0; d < out.shape[2]; ++d) merged[d] += weight * load(out.dtype, part.at(row, head, d));
       }
-      for (int64_t d = 0; d < out.shape[2]; ++d) store(out.dtype, out.at(row, head, d), sum > 0.0f ? merged[d] / sum : 0.0f);
-      if (lse)
-        store(ANYATTN_DTYPE_FLOAT32, lse.at(row, head), sum > 0.0f ? in_base(top + std::log(sum), args.lse_base) : -kInfinity);
+      for (int64_t d = 0; d < out.shape[2]; ++d) store(out.dtype, out.at(row, head, d), any ? merged[d] / sum : 0.0f);
+      if (lse) store(ANYATTN_DTYPE_FLOAT32, lse.at(row, head), any ? in_base(top + std::log(sum), args.lse_base) : -kInfinity);
     }
   }
 }

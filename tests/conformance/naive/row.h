@@ -47,13 +47,17 @@ template <class Score, class Value>
 float attend(int64_t num_keys, int64_t width, const float* sink, Score&& score, Value&& value, int64_t tail, float* scores,
              float* out) {
   float top = -kInfinity, sum = 0.0f;
+  bool nan = false;
   std::fill_n(out, width, 0.0f);
   float row[kMaxHeadSize];
   for (int64_t part = 0; part < kParts; ++part) {
     const int64_t begin = num_keys * part / kParts, end = num_keys * (part + 1) / kParts;
     const bool with_sink = sink && (part == 0 || mutated(Mutation::kSinkPerSplit));
     float part_top = with_sink ? *sink : -kInfinity;
-    for (int64_t j = begin; j < end; ++j) part_top = std::max(part_top, scores[j] = score(j));
+    for (int64_t j = begin; j < end; ++j) {
+      part_top = std::max(part_top, scores[j] = score(j));
+      nan = nan || std::isnan(scores[j]);
+    }
     if (part_top == -kInfinity) continue;
     const float new_top = std::max(top, part_top);
     const float keep = top == -kInfinity ? 0.0f : std::exp(top - new_top);
@@ -68,6 +72,10 @@ float attend(int64_t num_keys, int64_t width, const float* sink, Score&& score, 
       for (int64_t d = 0; d < width; ++d) out[d] += weight * row[d];
     }
     top = new_top;
+  }
+  if (nan) {
+    std::fill_n(out, width, std::numeric_limits<float>::quiet_NaN());
+    return out[0];
   }
   if (top == -kInfinity) return top;
   if (mutated(Mutation::kTailOfLastBlock)) {

@@ -17,7 +17,7 @@ struct BatchRules {
   bool ragged = false, per_request_causal = false, mm_prefix = false;
 };
 
-// Counts within the limits, arrays present exactly where the problem needs them. Their contents are not read.
+// Counts within the limits, arrays there where the problem needs them (null where no request is). Contents are not read.
 inline void check_batch(const anyattn_batch& batch, const anyattn_limits& limits, const BatchRules& rules) {
   constexpr int32_t kWrong = ANYATTN_INVALID_ARGUMENT;
   if (batch.num_reqs > limits.max_num_reqs)

@@ -33,6 +33,7 @@ enum class Data {
   kUniform,  // D(seed), D(seed + 1), D(seed + 2), or the three `seeds`
   kRamp,     // q = 0, v[j] = j in every dim: the mean of the visible positions
   kCap,      // d = 1..., q = 100 and k = 10, 50, 100, -100 in dim 0; v = the unit vectors
+  kNanQ,     // uniform, but the first query row of each request is NaN: so are its out and lse, and no other row's
   kPowers,   // uniform, k[j] times 2^(j mod 5), v[j] times 2^((j + 2) mod 5): every row a scale of its own
   kStories,  // q, k, v of a small model's layer, see Options::model_file
 };
