@@ -58,14 +58,14 @@ Specialisation any_problem() {
 
 std::string compile(const Library& library, const std::string& program, const std::string& architecture) {
   using Program = void*;
-  const auto create =
-      library.get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(name("CreateProgram"));
-  const auto build = library.get<int(Program, int, const char* const*)>(name("CompileProgram"));
-  const auto log_size = library.get<int(Program, size_t*)>(name("GetProgramLogSize"));
-  const auto log_text = library.get<int(Program, char*)>(name("GetProgramLog"));
+  const auto create = library.get<int(Program*, const char*, const char*, int, const char* const*, const char* const*)>(
+      name("CreateProgram").c_str());
+  const auto build = library.get<int(Program, int, const char* const*)>(name("CompileProgram").c_str());
+  const auto log_size = library.get<int(Program, size_t*)>(name("GetProgramLogSize").c_str());
+  const auto log_text = library.get<int(Program, char*)>(name("GetProgramLog").c_str());
   const auto code_size = library.get<int(Program, size_t*)>(vendor::kCodeSize);
   const auto code_bytes = library.get<int(Program, char*)>(vendor::kCode);
-  const auto destroy = library.get<int(Program*)>(name("DestroyProgram"));
+  const auto destroy = library.get<int(Program*)>(name("DestroyProgram").c_str());
 
   Program handle = nullptr;
   constexpr int kFiles = static_cast<int>(std::size(kSourceNames));

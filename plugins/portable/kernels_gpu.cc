@@ -13,13 +13,14 @@
 namespace anyattn::portable {
 namespace {
 
+using LaunchEx = int(const vendor::LaunchConfig*, void*, void**, void**);
 struct Driver {
   int (*module_load)(void**, const void*) = nullptr;
   int (*module_unload)(void*) = nullptr;
   int (*get_function)(void**, void*, const char*) = nullptr;
   int (*set_attribute)(void*, int, int) = nullptr;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
-  int (*launch_ex)(const vendor::LaunchConfig*, void*, void**, void**) = nullptr;
+  LaunchEx* launch_ex = nullptr;
   void* error_string = nullptr;
 };
 
@@ -66,14 +67,15 @@ void launch(void* function, int programs, int threads, int shared, const Args& a
 
 // The same, allowed to begin while the launch before it drains.
 template <class Args>
-void launch_overlapping(void* function, int programs, int threads, const Args& args, void* stream, const char* what) {
+void launch_overlapping(LaunchEx* launch_ex, void* function, int programs, int threads, const Args& args, void* stream,
+                        const char* what) {
   vendor::LaunchAttribute attribute{};
   attribute.id = vendor::kProgrammatic;
   attribute.value.allowed = 1;
   const vendor::LaunchConfig config{
       {static_cast<unsigned>(programs), 1, 1}, {static_cast<unsigned>(threads), 1, 1}, 0, stream, &attribute, 1};
   void* parameters[] = {const_cast<void*>(static_cast<const void*>(&args))};
-  check(driver().launch_ex(&config, function, parameters, nullptr), what);
+  check(launch_ex(&config, function, parameters, nullptr), what);
 }
 
 }  // namespace
@@ -219,8 +221,8 @@ void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const 
   void* function = impl_->lanes[lane].merge_parts;
   const Tile& tile = impl_->spec.lanes[lane];
   const int programs = tile.slots * merge_shares(tile), threads = merge_threads(tile);
-  if (driver().launch_ex && vendor::overlaps(impl_->facts))
-    launch_overlapping(function, programs, threads, args, stream, "forward");
+  if (LaunchEx* launch_ex = driver().launch_ex; launch_ex && vendor::overlaps(impl_->facts))
+    launch_overlapping(launch_ex, function, programs, threads, args, stream, "forward");
   else
     launch(function, programs, threads, 0, args, stream, "forward");
 }

@@ -28,10 +28,10 @@ class Library {
   }
   explicit operator bool() const { return handle_ != nullptr; }
   const std::string& why() const { return why_; }
-  void* find(const std::string& name) const { return handle_ ? dlsym(handle_, name.c_str()) : nullptr; }
+  void* find(const char* name) const { return handle_ ? dlsym(handle_, name) : nullptr; }
   // Throws where the library lacks it.
   template <class Function>
-  Function* get(const std::string& name) const {
+  Function* get(const char* name) const {
     void* found = find(name);
     if (!found) throw Error(ANYATTN_UNSUPPORTED, "the library has no function ", name);
     return reinterpret_cast<Function*>(found);
