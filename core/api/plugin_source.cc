@@ -94,7 +94,8 @@ PluginSource::PluginSource(const config::Config& config, const loader::HostServi
   for (const std::string& warning : found.warnings) log::warning(warning);
   for (const discovery::Skip& skip : found.skips) {
     if (skip.required) throw StatusError(skip.status, discovery::text(skip));
-    registry_.add_failure(failure_of(skip), names_of(skip));
+    const std::vector<uint32_t> none;
+    registry_.add_failure(failure_of(skip), names_of(skip), skip.sidecar ? skip.sidecar->providers : none);
   }
   std::vector<registry::Candidate> candidates;
   candidates.reserve(found.candidates.size());

@@ -59,6 +59,9 @@ bool Devices::add(const anyattn_device_provider& provider, const anyattn_host* h
   if (kind->facts.empty() && kind->why_none.empty()) {
     kind->why_none = why.text(status == ANYATTN_OK ? "the provider found none" : "the provider failed without a text");
   }
+  // Providers begin with their kind, which every text here names already.
+  const std::string prefix = kind_name(provider.device_kind) + ": ";
+  if (kind->why_none.starts_with(prefix)) kind->why_none.erase(0, prefix.size());
   kinds_.push_back(std::move(kind));
   return true;
 }

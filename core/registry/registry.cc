@@ -88,10 +88,10 @@ void Registry::add(std::vector<Candidate> candidates) {
   }
 }
 
-void Registry::add_failure(Failure failure, const std::vector<Key>& names) {
+void Registry::add_failure(Failure failure, const std::vector<Key>& names, const std::vector<uint32_t>& providers) {
   const std::unique_lock lock(mutex_);
   Change change(now_);
-  record(std::move(failure), names, {});
+  record(std::move(failure), names, providers);
   change.done();
   ++generation_;
 }
@@ -277,6 +277,9 @@ std::vector<uint32_t> Registry::provider_kinds() const {
   std::vector<uint32_t> kinds;
   kinds.reserve(now_.providers.size());
   for (const auto& [kind, slots] : now_.providers) kinds.push_back(kind);
+  for (const Recorded& failed : now_.failures)
+    for (const uint32_t kind : failed.providers)
+      if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   return kinds;
 }
 

@@ -102,8 +102,8 @@ class Registry {
   // skip, unless the file gives it to the later plugin. Throws StatusError with the failure's text for a required plugin.
   // Here and below std::bad_alloc leaves what a candidate or call changes as it was before, or, for a failure, recorded whole.
   void add(std::vector<Candidate> candidates);
-  // Files that discovery turned away; `names` are those of a readable sidecar.
-  void add_failure(Failure failure, const std::vector<Key>& names);
+  // Files that discovery turned away; `names` and `providers` are those of a readable sidecar.
+  void add_failure(Failure failure, const std::vector<Key>& names, const std::vector<uint32_t>& providers = {});
 
   uint64_t generation() const;
   std::vector<std::shared_ptr<const OpenPlugin>> open_plugins() const;
@@ -118,7 +118,7 @@ class Registry {
   };
   Acquired acquire(const Key& key);
 
-  // Device kinds that some plugin brings a provider for, the first plugin for each.
+  // Device kinds that some plugin brings a provider for, or would bring had it not failed.
   std::vector<uint32_t> provider_kinds() const;
   struct AcquiredProvider {
     std::optional<OpenProvider> provider;

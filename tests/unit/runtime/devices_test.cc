@@ -59,7 +59,7 @@ TEST_CASE("devices_say_why_one_is_not_there") {
   CHECK(failure.text == "device hip: not present: plugin org.example.hip failed at open: libamdhip64.so.5 is missing");
 
   fake::provider_state().num_devices = 0;
-  fake::provider_state().why_none = "no driver: libcuda.so.1 is not there";
+  fake::provider_state().why_none = "cuda: no driver: libcuda.so.1 is not there";
   REQUIRE(devices.add(fake::provider(ANYATTN_DEVICE_CUDA, true), nullptr, nullptr, "fake"));
   failure = resolve_failure(devices, "cuda");
   CHECK(failure.text == "device cuda: not present: no driver: libcuda.so.1 is not there");

@@ -154,6 +154,20 @@ TEST_CASE("files_turned_away_before_opening_are_skips_and_their_names_say_why") 
   CHECK(world.registry->snapshot().skipped.size() == 1);
 }
 
+TEST_CASE("a_provider_turned_away_before_opening_says_why_its_devices_are_missing") {
+  World world;
+  world.registry->add_failure(
+      {Stage::kInspect, ANYATTN_INVALID_ARGUMENT, "org.hip", "/plugins/hip.so", "needs libhip.so.5, which is not found", ""},
+      {}, {ANYATTN_DEVICE_HIP});
+
+  CHECK(world.registry->provider_kinds() == std::vector<uint32_t>{ANYATTN_DEVICE_HIP});
+  const auto acquired = world.registry->acquire_provider(ANYATTN_DEVICE_HIP);
+  CHECK(!acquired.provider);
+  REQUIRE(acquired.failure);
+  CHECK(acquired.failure->reason == "needs libhip.so.5, which is not found");
+  CHECK(!world.registry->acquire_provider(ANYATTN_DEVICE_CUDA).failure);
+}
+
 TEST_CASE("a_copy_that_discovery_turned_away_stays_a_skip_when_the_first_one_registers") {
   World world;
   world.registry->add_failure(
