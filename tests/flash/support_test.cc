@@ -224,7 +224,7 @@ TEST_CASE("flash_attn_says_which_kernels_a_device_and_the_option_give") {
     const std::string said = ask(facts, asked, option).report.kernels;
     return said.substr(0, said.rfind("; "));  // of shared prefixes below
   };
-  const std::string hopper = "sm90_decode for queries up to 4, sm90_prefill for longer ones";
+  const std::string hopper = "sm90_decode for queries up to 8, sm90_prefill for longer ones";
   const std::string ampere = "sm80_decode for queries up to 4, sm80_prefill for longer ones";
   CHECK(kernels(kH200, llama) == hopper);
   CHECK(kernels(kA100, llama) == ampere + "; sm90_decode needs sm_90; sm90_prefill needs sm_90");
@@ -374,13 +374,14 @@ TEST_CASE("flash_attn_chooses_hoppers_decode_by_values") {
     return line.substr(0, line.find(','));
   };
   const std::string hopper = "FLASH_ATTN: kernels sm90_decode for queries up to ", general = "FLASH_ATTN: kernels sm80_decode";
-  CHECK(decode([](Asked& a) { set_size(a, 64); }) == hopper + "4");
-  CHECK(decode([](Asked& a) { set_size(a, 96); }) == hopper + "4");
-  CHECK(decode([](Asked& a) { set_size(a, 192); }) == hopper + "4");
-  CHECK(decode([](Asked& a) { set_size(a, 256); }) == hopper + "4");
+  CHECK(decode([](Asked& a) { set_size(a, 64); }) == hopper + "8");
+  CHECK(decode([](Asked& a) { set_size(a, 96); }) == hopper + "8");
+  CHECK(decode([](Asked& a) { set_size(a, 192); }) == hopper + "8");
+  CHECK(decode([](Asked& a) { set_size(a, 256); }) == hopper + "8");
   CHECK(decode([](Asked& a) { set_size(a, 80); }).find(general) == 0);
-  CHECK(decode([](Asked& a) { a.problem.kv_cache_dtype = "fp8_e4m3"; }) == hopper + "4");
-  CHECK(decode([](Asked& a) { a.problem.out_dtype = ANYATTN_DTYPE_FLOAT32; }) == hopper + "4");
+  CHECK(decode([](Asked& a) { a.problem.kv_cache_dtype = "fp8_e4m3"; }) == hopper + "8");
+  CHECK(decode([](Asked& a) { a.problem.out_dtype = ANYATTN_DTYPE_FLOAT32; }) == hopper + "8");
+  CHECK(decode([](Asked& a) { set_heads(a, 16, 1); }) == hopper + "2");
   CHECK(decode([](Asked& a) { set_heads(a, 32, 1); }) == hopper + "1");
   CHECK(decode([](Asked& a) { set_heads(a, 40, 2); }) == hopper + "1");
   CHECK(decode([](Asked& a) { set_heads(a, 17, 1); }).find(general) == 0);  // no equal parts of 8 to 16

@@ -72,8 +72,11 @@ DecodeKernel kernel_of(const Problem& problem, bool wide) {
 }
 DecodeKernel kernel_of(const Lane& lane) { return kernel_of(lane.problem, rows_of(lane) > 8); }
 
+// Keys are read twice at most, by two items or two slices. Prefill reads them once but never splits them, and needs up to seven times as
+// long for few requests; with more items decode loses that again where requests are many (README).
 int longest_query(const Device& device, const Problem& problem) {
-  return sm90_decode_lacks(device, problem) ? 0 : std::max(1, kMaxRows / heads_of(problem));
+  if (sm90_decode_lacks(device, problem)) return 0;
+  return std::max(1, 2 / slices_of(problem)) * std::max(1, kMaxRows / heads_of(problem));
 }
 
 // Blocks of the launch, in clusters of two: an odd multiprocessor is left out.
