@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the one kernel text of plugins/portable without a device.
 
-  kernel_text.py lines ROOT            the kernels stay within 830 lines that are neither blank nor comment, the codes of
+  kernel_text.py lines ROOT            the kernels stay within 835 lines that are neither blank nor comment, the codes of
                                        quantised rows within 125
   kernel_text.py objects TEXTS CLANG   the programs that TEXTS (program_texts.cc) writes compile for AMD's targets; registers and
                                        spilled vectors stay within their bounds
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-MOST_LINES = {"kernels": 830, "formats.inl": 125}
+MOST_LINES = {"kernels": 835, "formats.inl": 125}
 TARGETS = ("gfx90a", "gfx942", "gfx1100")
 KERNELS = ("attend.inl", "plan.inl", "memory.inl", "entries.inl", "shared.h", "formats.inl")
 # Vector registers, and of them spilled to memory. Records hold four scales beside all else: 266 on gfx90a and gfx942, which have

@@ -134,7 +134,7 @@ struct AttendArgs {
   const BatchView* kept;  // null: `batch` counts, and units follow from the program's number
   BatchView batch;
   Lane lane;
-  float* parts;  // [2 * slots][rows][columns + 4]: unscaled output, running maximum and sum behind it
+  float* parts;  // [2 * slots][rows][columns + 4]: running maximum, sum, unscaled output from the fifth on
   Rows q[2];
   Rows k, v;
   int64_t block_bytes;
