@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "common/json_text.h"
 #include "common/pci.h"
@@ -168,22 +170,43 @@ void look_at_configuration(const ordered_json& config, Findings& findings) {
   for (const std::string& folder : search_folders(config)) findings.push_back(look_at_folder(folder));
 }
 
-// ", code for sm_80, sm_90a"; of a file without any: that it compiles, where its backends run on devices.
-std::string code_text(const ordered_json& plugin, const ordered_json& listing) {
-  const ordered_json& code = plugin.at("device_code");
-  if (!code.empty()) return fmt::format(", code for {}", fmt::join(code.get<std::vector<std::string>>(), ", "));
-  const bool on_devices = std::any_of(listing.at("backends").begin(), listing.at("backends").end(), [&](const auto& backend) {
-    return backend.at("plugin") == plugin.at("id") && backend.at("device") != "cpu";
-  });
-  return on_devices ? ", no device code in the file: compiled for the device at warm-up" : "";
+// Where the machine code of a file without any comes from: what lies beside it, and a compiler on each device of its backends' kinds.
+std::string source_of_code(const std::string& path, const std::set<std::string>& kinds, const ordered_json& devices) {
+  std::vector<std::string> sources;
+  std::error_code none;
+  if (std::filesystem::is_directory(std::filesystem::path(path).parent_path() / "prebuilt", none))
+    sources.emplace_back("that of common problems is in prebuilt/ beside it");
+  bool is_here = false;
+  for (const ordered_json& device : devices.at("devices")) {
+    const std::string kind = text_of(device, "kind");
+    if (!kinds.contains(kind)) continue;
+    is_here = true;
+    const std::string name = fmt::format("{}:{}", kind, text_of(device, "ordinal"));
+    sources.push_back(device.at("compiler_version") != 0 ? fmt::format("compiled for {} at warm-up by run-time compiler {}",
+                                                                       name, version(device, "compiler_version"))
+                                                         : fmt::format("no run-time compiler that suits {} is here", name));
+  }
+  if (!is_here)
+    sources.emplace_back("compiled at warm-up where a device and its run-time compiler are; no device of its is here");
+  return fmt::format("{}", fmt::join(sources, ", "));
 }
 
-void look_at_plugins(const ordered_json& listing, Findings& findings) {
+// ", code for sm_80, sm_90a"; of a file without any whose backends run on devices: where that comes from.
+std::string code_text(const ordered_json& plugin, const ordered_json& listing, const ordered_json& devices) {
+  const ordered_json& code = plugin.at("device_code");
+  if (!code.empty()) return fmt::format(", code for {}", fmt::join(code.get<std::vector<std::string>>(), ", "));
+  std::set<std::string> kinds;
+  for (const ordered_json& backend : listing.at("backends"))
+    if (backend.at("plugin") == plugin.at("id") && backend.at("device") != "cpu") kinds.insert(text_of(backend, "device"));
+  return kinds.empty() ? "" : ", no device code in the file: " + source_of_code(text_of(plugin, "path"), kinds, devices);
+}
+
+void look_at_plugins(const ordered_json& listing, const ordered_json& devices, Findings& findings) {
   for (const ordered_json& plugin : listing.at("plugins")) {
     findings.push_back({"plugin", Health::kOk,
                         fmt::format("{} {} ({}), ABI {} to {}{}: {}", text_of(plugin, "id"), text_of(plugin, "version"),
                                     text_of(plugin, "state"), text_of(plugin, "abi_min"), text_of(plugin, "abi_max"),
-                                    code_text(plugin, listing), text_of(plugin, "path")),
+                                    code_text(plugin, listing, devices), text_of(plugin, "path")),
                         ""});
   }
   for (const ordered_json& skip : listing.at("skipped")) {
@@ -228,7 +251,7 @@ int doctor(const CommonOptions& options) {
   look_at_configuration(parse(runtime.config()), findings);
   look_at_devices(devices, findings);
   look_at_huge_pages(findings);
-  look_at_plugins(parse(runtime.list()), findings);
+  look_at_plugins(parse(runtime.list()), devices, findings);
 
   const bool healthy =
       std::none_of(findings.begin(), findings.end(), [](const Finding& f) { return f.health == Health::kProblem; });

@@ -50,7 +50,8 @@ std::string device_mistake(const std::string& text) {
   const std::string kind = text.substr(0, colon), ordinal = colon == std::string::npos ? "0" : text.substr(colon + 1);
   const bool known = kind == "cpu" || kind == "cuda" || kind == "hip" || text == "auto";
   const bool number = !ordinal.empty() && ordinal.size() < 4 && ordinal.find_first_not_of("0123456789") == std::string::npos;
-  return known && number ? "" : text + ": allowed: auto, cpu, cuda:0, hip:0";
+  if (known && number) return "";
+  return text + (kind == "intel" ? ": Intel GPUs are not supported" : "") + ": allowed: auto, cpu, cuda:N, hip:N";
 }
 
 std::string positive_mistake(const std::string& text) {
@@ -80,7 +81,7 @@ void add_common(CLI::App& verb, CommonOptions& common) {
 
 void add_target(CLI::App& verb, TargetOptions& target) {
   verb.add_option("--device", target.device, "auto: the first present of cuda, hip, cpu")
-      ->type_name("auto|cpu|cuda:0|hip:0")
+      ->type_name("auto|cpu|cuda:N|hip:N")
       ->check(device_mistake);
   verb.add_option("--dtype", target.dtype, "of queries and outputs; with --model its own where not given")
       ->type_name("float32|float16|bfloat16")

@@ -62,7 +62,8 @@ std::function<int()> add_warm(CLI::App& app) {
       ->required();
   verb->add_option("--models", options->models_file, "a model table of your own")->type_name("FILE");
   verb->add_option("--arch", options->architecture,
-                   "of a device that is not here: backends that compile at run time fill the cache for it, with no driver")
+                   "of an NVIDIA device that is not here: backends that compile at run time fill the cache for it, with no "
+                   "driver; AMD's and other architectures (sm_87, sm_103): where the device is")
       ->type_name("sm_80|sm_86|sm_89|sm_90|sm_100|sm_120")
       ->check(CLI::IsMember({"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}).description(""));
   add_target(*verb, options->target);

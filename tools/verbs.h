@@ -13,7 +13,7 @@ namespace anyattn::tools {
 
 // Which device and which formats; empty or 0: not asked.
 struct TargetOptions {
-  std::string device = "auto";  // auto, cpu, cuda:0, hip:0
+  std::string device = "auto";  // auto, cpu, cuda:N, hip:N
   std::string dtype;            // of queries and outputs
   std::string kv_cache_dtype;
   uint32_t block_size = 0;  // tokens a kernel block

@@ -115,6 +115,10 @@ void require_compiling_plugin(const WarmOptions& options, const Runtime& runtime
   const ordered_json listing = parse(runtime.list());
   for (const ordered_json& backend : listing.at("backends"))
     if (text_of(backend, "plugin") == kCompilingPlugin) return;
+  for (const ordered_json& skip : listing.at("skipped"))
+    if (skip.at("plugin") == kCompilingPlugin)
+      throw Failure(kExitFailed, fmt::format("--arch {}: {}, which compiles for it, failed at {}: {}", options.architecture,
+                                             kCompilingPlugin, text_of(skip, "stage"), text_of(skip, "reason")));
   throw Failure(kExitFailed,
                 fmt::format("--arch {}: {}, which compiles for it, is in no folder of plugins.search; install it, or name "
                             "its folder there",

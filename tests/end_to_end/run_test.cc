@@ -142,7 +142,7 @@ TEST_CASE("warm_makes_every_kind_of_a_model_s_layers_ready_and_says_which_it_can
   CHECK(std::count(absent.err.begin(), absent.err.end(), '\n') == 1);
   const Result unheard = cli({"warm", "--model", "Llama-3.1-8B", "--device", "sm_90"});
   CHECK(unheard.code == 2);
-  CHECK(contains(unheard.err, "allowed: auto, cpu, cuda:0"));
+  CHECK(contains(unheard.err, "allowed: auto, cpu, cuda:N"));
 }
 
 TEST_CASE("warm_for_an_architecture_and_a_device_at_once_is_a_mistake") {
@@ -201,6 +201,12 @@ TEST_CASE("warm_for_an_absent_architecture_fills_a_cache_once") {
   CHECK(other["ready"] == false);
   CHECK(contains(other["layers"][0]["error"],
                  "compiler_version off, allowed: a run-time compiler, or machine code of just this"));
+
+  // A plugin that was turned away is said to be that, not to be absent.
+  dir.write("portable/anyattn_portable_cuda.so", "no plugin");
+  const Result cut = cli({"warm", "--model", "Llama-3.1-8B", "--arch", "sm_90", "--config", bare});
+  CHECK(cut.code == 1);
+  CHECK(contains(cut.err, "org.anyattn.portable.cuda, which compiles for it, failed at inspect: "));
 }
 #endif
 

@@ -50,7 +50,7 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
       {{"explain", "--head-size", "eight"}, "--head-size eight"},
       {{"explain", "--head-size", "64", "--phase", "later"}, "allowed: both, prefill, decode"},
       {{"explain", "--head-size", "64", "--cp-rank", "1"}, "--cp-decode or --cp-prefill"},
-      {{"explain", "--head-size", "64", "--device", "tpu"}, "allowed: auto, cpu, cuda:0"},
+      {{"explain", "--head-size", "64", "--device", "tpu"}, "allowed: auto, cpu, cuda:N"},
       {{"explain", "--head-size", "64", "--dtype", "float17"}, "float17"},
       {{"explain", "--model", "Llama-3.1-8B", "--head-size", "64"}, "exclude each other"},
       {{"explain", "--model", "No-Such-Model-9000B"}, "No-Such-Model-9000B"},
@@ -68,6 +68,8 @@ TEST_CASE("mistakes_on_the_command_line_are_one_line_and_exit_2") {
       {{"new-plugin", "acme", "/nonexistent/x", "--id", "a\"b"}, "--id a\"b: allowed: letters"},
       {{"new-plugin", std::string(60, 'a'), "/nonexistent/x"}, "59 characters at most"},
       {{"check", "CPU_ATTN", "--device", "hip:0"}, "no backend 'CPU_ATTN' for hip"},
+      {{"explain", "--device", "intel:0"}, "intel:0: Intel GPUs are not supported: allowed: auto, cpu, cuda:N, hip:N"},
+      {{"explain", "--device", "cuda:x"}, "cuda:x: allowed: auto, cpu, cuda:N, hip:N"},
   };
   for (const auto& mistake : mistakes) {
     const Result result = cli(mistake.arguments);

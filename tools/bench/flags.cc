@@ -66,7 +66,7 @@ std::function<int()> add_bench(CLI::App& app) {
       ->expected(2)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_option("--device", options->device, "auto: the first present of cuda, hip, cpu")
-      ->type_name("auto|cpu|cuda:0|hip:0")
+      ->type_name("auto|cpu|cuda:N|hip:N")
       ->check(device_mistake);
   verb->add_option("--backend", options->backend, "a must, never replaced; else ANYATTN_BACKEND, else the configuration")
       ->type_name("NAME");
