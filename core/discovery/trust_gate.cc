@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "config/sidecar.h"
 #include "discovery/content.h"
@@ -70,8 +72,10 @@ std::optional<Refusal> TrustGate::check(Candidate& candidate) {
     if (bundle->unfit) return Refusal{Stage::kInspect, ANYATTN_UNSUPPORTED, bundle->unfit->reason, bundle->unfit->remedy};
     candidate.version = bundle->manifest.version;
     candidate.signed_by = bundle->signed_by;
-    for (const config::Manifest::File& file : bundle->manifest.files)
-      if (file.path.starts_with("lib/"))
+    const std::vector<std::string>& plugins = bundle->manifest.plugins;
+    for (const config::Manifest::File& file :
+         bundle->manifest.files)  // libraries, and what else the plugin finds beside itself
+      if (std::ranges::find(plugins, file.path) == plugins.end())
         candidate.companions.push_back({bundle->folder + "/" + file.path, file.path, file.hash});
   }
   if (auto refusal = check_pins(candidate, bundle ? bundle->hash : "")) return refusal;

@@ -411,6 +411,34 @@ TEST_CASE("what_is_swapped_between_check_and_open_is_never_opened") {
   CHECK(fakes::read_file(opened.plugin->path) == checked);
 }
 
+TEST_CASE("data_of_a_bundle_travel_with_their_plugin_and_are_held_to_the_manifest") {
+  Shop shop;
+  const fs::path bundle = shop.add("good", "good");
+  fs::create_directories(bundle / "prebuilt");
+  fakes::write_file(bundle / "prebuilt/one.code", "machine code");
+  shop.write_manifest(bundle, anyattn::discovery::describe_folder(bundle.string(), 0));
+  fakes::write_file(bundle / "prebuilt/two.code", "nobody vouched for it");
+  const Found found = shop.discover();
+  REQUIRE(found.candidates.size() == 1);
+  fakes::TestHost host;
+  const auto open = [&] {
+    Loader loader(host.services());
+    loader.copy_into(shop.store().string(), 8);
+    return loader.open(found.candidates[0]);
+  };
+  const Opened opened = open();
+  if (opened.failure) FAIL(anyattn::discovery::text(*opened.failure));
+  const fs::path copy = fs::path(opened.plugin->path).parent_path() / "prebuilt/one.code";
+  CHECK(fakes::read_file(copy) == "machine code");
+  CHECK_FALSE(fs::is_symlink(copy));
+  CHECK_FALSE(fs::exists(copy.parent_path() / "two.code"));
+  fakes::write_file(bundle / "prebuilt/one.code", "other code");
+  fakes::write_file(copy, "other code");
+  const Opened changed = open();
+  REQUIRE(changed.failure.has_value());
+  fakes::check_parts(anyattn::discovery::text(*changed.failure), {"one.code", "changed after it was checked"});
+}
+
 TEST_CASE("private_libraries_travel_with_their_plugin") {
   Shop shop;
   const fs::path bundle = shop.add("private_b", "private");
