@@ -26,6 +26,10 @@ using nlohmann::ordered_json;
 
 bool on_cpu(const TargetOptions& target) { return target.device == "auto" || target.device.starts_with("cpu"); }
 
+std::string kind_of(const TargetOptions& target) {
+  return on_cpu(target) ? "cpu" : target.device.substr(0, target.device.find(':'));
+}
+
 struct Subject {
   std::string path;
   std::string backend;  // empty: all of the file
@@ -41,7 +45,7 @@ Subject find_subject(const CheckOptions& options) {
     return {path.string(), ""};
   }
   const ordered_json listing = parse(open_runtime(options.common, "").list());
-  const std::string kind = on_cpu(options.target) ? "cpu" : options.target.device.substr(0, options.target.device.find(':'));
+  const std::string kind = kind_of(options.target);
   std::vector<std::string> names;
   for (const ordered_json& backend : listing.at("backends")) {
     if (text_of(backend, "device") != kind) continue;
@@ -56,6 +60,17 @@ Subject find_subject(const CheckOptions& options) {
                                                       : fmt::format("are: {}", fmt::join(names, ", "))));
 }
 
+// The file that brings the device: the one named, else the configured one; empty: the checked file may have it itself.
+std::string find_provider(const CheckOptions& options) {
+  if (!options.provider.empty()) return options.provider;
+  const std::string kind = kind_of(options.target);
+  const ordered_json listing = parse(open_runtime(options.common, "").list());
+  for (const ordered_json& plugin : listing.at("plugins"))
+    for (const ordered_json& provided : plugin.at("providers"))
+      if (provided == kind) return text_of(plugin, "path");
+  return {};
+}
+
 // A plugin to load beside the checked one; empty: there is none.
 std::string find_company(const CheckOptions& options, const Subject& subject) {
   if (!on_cpu(options.target)) return {};
@@ -66,7 +81,8 @@ std::string find_company(const CheckOptions& options, const Subject& subject) {
     return path.string();
   }
   if (!options.one_case.empty()) return {};
-  for (const ordered_json& backend : parse(open_runtime(options.common, "").list()).at("backends"))
+  const ordered_json listing = parse(open_runtime(options.common, "").list());
+  for (const ordered_json& backend : listing.at("backends"))
     if (text_of(backend, "device") == "cpu" && text_of(backend, "path") != subject.path) return text_of(backend, "path");
   return {};
 }
@@ -185,7 +201,7 @@ int check_backend(const CheckOptions& options) {
   asked.backend = subject.backend;
   if (!on_cpu(options.target)) {
     asked.device = options.target.device;
-    asked.provider_file = options.provider;
+    asked.provider_file = find_provider(options);
   }
   asked.stories_file = options.stories;
   asked.truth_seed = options.seed;

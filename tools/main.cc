@@ -180,7 +180,8 @@ Verb add_check(CLI::App& app) {
       ->check(CLI::Range(1, 1024));
   verb->add_option("--beside", options->beside, "a plugin file to load before and behind the checked one; else one of 'list'")
       ->type_name("FILE");
-  verb->add_option("--provider", options->provider, "a plugin file with the device provider, for devices other than the cpu")
+  verb->add_option("--provider", options->provider,
+                   "a plugin file with the provider of the device, in place of the configured one")
       ->type_name("FILE");
   add_target(*verb, options->target);
   add_common(*verb, options->common);

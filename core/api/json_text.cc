@@ -140,6 +140,12 @@ Json chosen_json(const selector::Decision& decision) {
   return decode == prefill ? decode : decode + ", " + prefill;
 }
 
+Json kind_names(const std::vector<uint32_t>& kinds) {
+  Json names = Json::array();
+  for (const uint32_t kind : kinds) names.push_back(device::kind_name(kind));
+  return names;
+}
+
 // Plugins that hold code of the device's vendor, but none for this device.
 Json without_code(const registry::Snapshot& plugins, const anyattn_device_facts& device) {
   Json ids = Json::array();
@@ -182,7 +188,8 @@ std::string list_json(const registry::Snapshot& snapshot, const std::vector<Drai
                                {"origin", plugin.origin},
                                {"content", or_null(plugin.content)},
                                {"signed_by", or_null(plugin.signed_by)},
-                               {"device_code", plugin.device_code}});
+                               {"device_code", plugin.device_code},
+                               {"providers", kind_names(plugin.providers)}});
   }
   for (const Draining& old : draining) {
     json["plugins"].push_back({{"id", old.id},
@@ -196,7 +203,8 @@ std::string list_json(const registry::Snapshot& snapshot, const std::vector<Drai
                                {"origin", "an earlier generation"},
                                {"content", old.content},
                                {"signed_by", nullptr},
-                               {"device_code", Json::array()}});
+                               {"device_code", Json::array()},
+                               {"providers", Json::array()}});
   }
   return dump(json);
 }

@@ -48,8 +48,9 @@ Snapshot Registry::snapshot() const {
   }
   for (const SlotPtr& slot : now_.plugins) {
     const Candidate& c = slot->candidate;
-    Snapshot::Plugin plugin{c.id,      c.vendor,           c.version, c.license, c.path,      c.abi_min,
-                            c.abi_max, plugin_state(slot), c.origin,  c.content, c.signed_by, c.device_code};
+    Snapshot::Plugin plugin{c.id,        c.vendor,      c.version,          c.license, c.path,
+                            c.abi_min,   c.abi_max,     plugin_state(slot), c.origin,  c.content,
+                            c.signed_by, c.device_code, c.providers};
     if (slot->plugin) {
       const OpenPlugin& open = *slot->plugin;
       plugin.vendor = open.vendor;

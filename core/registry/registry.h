@@ -46,6 +46,7 @@ struct Snapshot {
     std::string content;
     std::string signed_by;
     std::set<std::string> device_code;
+    std::vector<uint32_t> providers;  // device kinds
   };
   uint64_t generation = 0;
   std::vector<Row> backends;     // by name, then device kind

@@ -69,14 +69,34 @@ TEST_CASE("check_names_a_backend_or_file_that_is_not_there") {
   CHECK(contains(no_plugin.err, "notes.so"));
 }
 
+TEST_CASE("check_takes_the_device_provider_from_the_configuration") {
+  if (std::filesystem::exists("/dev/nvidiactl")) {
+    MESSAGE("skipped: this machine has an NVIDIA driver");
+    return;
+  }
+  const std::string plugins = std::string(ANYATTN_TEST_DIR) + "/../plugins";
+  if (!std::filesystem::exists(plugins + "/device_cuda/anyattn_device_cuda.so")) {
+    MESSAGE("skipped: built without CUDA");
+    return;
+  }
+  TempDir dir;
+  const std::string config =
+      dir.write("c.yaml", "version: 1\nplugins: {search: [" + plugins + "/portable_cuda, " + plugins + "/device_cuda]}\n");
+  const Result result = cli({"check", "PORTABLE_ATTN", "--device", "cuda:0", "--config", config});
+  CHECK(result.code == 1);
+  CHECK(contains(result.err, "no NVIDIA driver on this machine"));
+}
+
 TEST_CASE("check_refuses_what_the_kit_has_not") {
+  TempDir dir;
+  const std::string cpu_alone = dir.write("config.yaml", cpu_config());
   const struct {
     std::vector<std::string> flags;
     int code;
     const char* text;
   } rows[] = {
       {{"--case", "paged float99 q=4"}, 2, "float99"},
-      {{"--device", "cuda:0"}, 1, "cuda:0"},
+      {{"--device", "cuda:0", "--config", cpu_alone}, 1, "cuda:0"},
       {{"--provider", "/nonexistent.so"}, 2, "--provider"},
       {{"--beside", "/nonexistent.so"}, 2, "--beside /nonexistent.so"},
       {{"--seed", "seven"}, 2, "--seed"},

@@ -67,7 +67,8 @@ class Calls {
 
 // 512 MiB, or a 64th of a small device's memory.
 uint64_t copied_bytes(const Runtime& runtime, Device device) {
-  for (const auto& facts : parse(runtime.devices()).at("devices")) {
+  const auto listing = parse(runtime.devices());
+  for (const auto& facts : listing.at("devices")) {
     if (facts.at("ordinal") == device.ordinal && !facts.at("has_host_memory").get<bool>())
       return std::min(kMostCopied, facts.at("memory_bytes").get<uint64_t>() / 64 / 256 * 256);
   }

@@ -49,7 +49,7 @@ ANYATTN_API uint64_t anyattn_runtime_generation(const anyattn_runtime* runtime);
 /* JSON: generation, backends[].{name,device,plugin,path,state,overrides,overridden_by,beneath[].{plugin,path,state},quarantined},
  * one a name and device: plugin answers, overrides names the one beneath it, overridden_by who took the name from its first owner;
  * skipped[].{path,stage,reason,remedy}, plugins[].{id,vendor,version,license,path,abi_min,abi_max,state,origin,content,signed_by,
- * device_code[]}; quarantined: why automatic choices pass over it; state: listed, open, draining (a group uses it) or retired. */
+ * device_code[],providers[]}; quarantined: why automatic choices pass over it; state: listed, open, draining (a group uses it) or retired. */
 ANYATTN_API int32_t anyattn_runtime_list(anyattn_runtime* runtime, char** json, anyattn_error* error);
 /* JSON: values[].{key,value,origin}: origin is flag, environment NAME, FILE:LINE or default. */
 ANYATTN_API int32_t anyattn_runtime_config(anyattn_runtime* runtime, char** json, anyattn_error* error);
