@@ -4,42 +4,17 @@
 #pragma once
 
 #include <anyattn/util.h>
+#include <anyattn/device_status.hpp>
 
 #include "vendor.h"
 
 namespace anyattn::device {
 
-// The driver's words behind ours. A sticky error means that nothing on the device works any more.
+// The driver's words behind ours.
 inline int32_t failed(cudaError_t code, const char* what, int32_t ordinal, anyattn_error* error) {
-  int32_t status = ANYATTN_DEVICE_ERROR;
-  switch (code) {
-    case cudaErrorMemoryAllocation:
-      status = ANYATTN_MEMORY_NOT_NOW;
-      break;
-    case cudaErrorInvalidDevice:
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-      status = ANYATTN_NOT_FOUND;
-      break;
-    case cudaErrorStreamCaptureUnsupported:
-    case cudaErrorStreamCaptureInvalidated:
-    case cudaErrorStreamCaptureUnjoined:
-    case cudaErrorStreamCaptureIsolation:
-    case cudaErrorStreamCaptureImplicit:
-    case cudaErrorStreamCaptureWrongThread:
-      status = ANYATTN_CAPTURE_VIOLATION;
-      break;
-    case cudaErrorIllegalAddress:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorLaunchFailure:
-      status = ANYATTN_DEVICE_LOST;
-      break;
-    default:
-      break;
-  }
   (void)cudaGetLastError();  // so that the next call does not report this one
-  return anyattn_error_set(error, status, "%s:%d: %s: %s (%s)", kDevice, ordinal, what, cudaGetErrorString(code),
-                           cudaGetErrorName(code));
+  return anyattn_error_set(error, status_of_device_error(code), "%s:%d: %s: %s (%s)", kDevice, ordinal, what,
+                           cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 inline int32_t check(cudaError_t code, const char* what, int32_t ordinal, anyattn_error* error) {

@@ -16,7 +16,7 @@ namespace {
 // The run-time compiler's version; 0 where no library that suits the driver is installed. Opened by name, never linked, so that this
 // plugin loads on machines without it.
 uint32_t compiler_version(int driver) {
-  static const uint32_t version = open_compiler(kCompiler, static_cast<uint32_t>(driver)).version;
+  static const uint32_t version = open_compiler(kCompiler, version_of(driver)).version;
   return version;
 }
 
@@ -43,12 +43,12 @@ int32_t enumerate(const anyattn_host* /*host*/, uint32_t* count, anyattn_error* 
                              kVendor, kDevice);
   const cudaError_t code = cudaGetDeviceCount(&devices);  // leaves `devices` untouched when it fails
   if (code == cudaErrorNoDevice)
-    return anyattn_error_set(why, ANYATTN_OK, "%s: no %s device: driver %d and runtime %d find none", kDevice, kVendor, driver,
-                             runtime);
+    return anyattn_error_set(why, ANYATTN_OK, "%s: no %s device: driver %u and runtime %u find none", kDevice, kVendor,
+                             version_of(driver), version_of(runtime));
   if (code != cudaSuccess) {
     (void)cudaGetLastError();
-    return anyattn_error_set(why, ANYATTN_OK, "%s: driver %d refuses runtime %d: %s", kDevice, driver, runtime,
-                             cudaGetErrorString(code));
+    return anyattn_error_set(why, ANYATTN_OK, "%s: driver %u refuses runtime %u: %s", kDevice, version_of(driver),
+                             version_of(runtime), cudaGetErrorString(code));
   }
   *count = static_cast<uint32_t>(devices);
   return ANYATTN_OK;
@@ -71,8 +71,8 @@ int32_t facts(const anyattn_host* /*host*/, int32_t ordinal, anyattn_device_fact
   own.memory_bytes = properties.totalGlobalMem;
   own.l2_bytes = static_cast<uint64_t>(properties.l2CacheSize);
   own.features = ANYATTN_DEVICE_HAS_GRAPHS;
-  own.driver_version = static_cast<uint32_t>(driver);
-  own.runtime_version = static_cast<uint32_t>(runtime);
+  own.driver_version = version_of(driver);
+  own.runtime_version = version_of(runtime);
   own.compiler_version = compiler_version(driver);
   own.architecture = keep(vendor_facts(properties, own));
   own.name = keep(properties.name);

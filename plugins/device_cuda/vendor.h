@@ -20,6 +20,9 @@ constexpr CompilerNames kCompiler = kNvrtc;
 // The runtime is linked; what may be missing is the driver.
 inline std::string why_no_runtime() { return {}; }
 
+// 1000 * major + 10 * minor, as device.h has it.
+constexpr uint32_t version_of(int version) { return static_cast<uint32_t>(version); }
+
 inline cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   return cudaGraphInstantiate(executable, graph, 0);
 }

@@ -77,6 +77,12 @@ constexpr char kVendor[] = "AMD";
 constexpr char kPluginId[] = "org.anyattn.device.hip";
 constexpr CompilerNames kCompiler = kHiprtc;
 
+// HIP counts 10,000,000 * major + 100,000 * minor + patch; device.h wants 1000 * major + 10 * minor.
+constexpr uint32_t version_of(int version) {
+  return static_cast<uint32_t>(version / 10'000'000 * 1000 + version / 100'000 % 100 * 10);
+}
+static_assert(version_of(50221153) == 5020);
+
 inline hipError_t instantiate(hipGraphExec_t* executable, hipGraph_t graph) {
   return hipGraphInstantiate(executable, graph, nullptr, nullptr, 0);
 }

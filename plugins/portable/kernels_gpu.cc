@@ -4,6 +4,7 @@
 #include <future>
 #include <mutex>
 
+#include "anyattn/device_status.hpp"
 #include "compiler.h"
 #include "kernels.h"
 #include "library.h"
@@ -47,7 +48,7 @@ const Driver& driver() {
 }
 
 void check(int code, const char* what) {
-  if (code != 0) throw Error(ANYATTN_DEVICE_ERROR, what, ": ", vendor::words_of(driver().error_string, code));
+  if (code != 0) throw Error(status_of_device_error(code), what, ": ", vendor::words_of(driver().error_string, code));
 }
 
 constexpr int kPlanThreads = 512, kRowThreads = 128;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "anyattn/conformance/numbers.h"
+#include "anyattn/device_status.hpp"
 #include "anyattn/dispatch.hpp"
 #include "anyattn/dtypes.hpp"
 #include "anyattn/kv_cache.hpp"
@@ -98,4 +99,15 @@ TEST_CASE("a_cache_without_blocks_is_refused") {
   cache.num_blocks = 0;
   CHECK_THROWS_WITH(anyattn::check_cache(cache, spec.digest, 4096, 16),
                     "cache.num_blocks is 0; needed: the blocks that base holds, 1 or more");
+}
+
+TEST_CASE("a_vendors_error_code_says_whose_fault_it_is") {
+  using anyattn::status_of_device_error;
+  static_assert(status_of_device_error(0) == ANYATTN_OK);
+  CHECK(status_of_device_error(2) == ANYATTN_MEMORY_NOT_NOW);
+  CHECK(status_of_device_error(101) == ANYATTN_NOT_FOUND);
+  for (const int lost : {214, 700, 702, 714, 715, 716, 717, 718, 719})
+    CHECK(status_of_device_error(lost) == ANYATTN_DEVICE_LOST);
+  for (const int capture : {900, 901, 904, 907}) CHECK(status_of_device_error(capture) == ANYATTN_CAPTURE_VIOLATION);
+  for (const int other : {1, 400, 701, 720, 899, 908, 999}) CHECK(status_of_device_error(other) == ANYATTN_DEVICE_ERROR);
 }
