@@ -40,19 +40,18 @@ TEST_CASE("explain_names_flash_attn_first_on_gpus_and_says_which_kernels_run") {
   const TempDir dir;
   using Layers = std::vector<std::pair<std::string, std::string>>;  // kernels on sm_90, on sm_80 before kAmpere
   const std::pair<std::string, std::string> gpt_oss{
-      "sm90_decode for queries up to 2, sm90_prefill for longer ones; cascade from 85 requests that share 2048 tokens",
+      "sm90_decode for queries up to 4, sm90_prefill for longer ones; cascade from 85 requests that share 2048 tokens",
       "sm80_decode for queries up to 2, sm80_prefill for longer ones"};
   const struct {
     const char* model;
     Layers layers;
   } models[] = {
       {"Llama-3.1-8B",
-       {{"sm90_decode for queries up to 4, sm90_prefill for longer ones; cascade from 30 requests that share 2048 tokens",
+       {{"sm90_decode for queries up to 8, sm90_prefill for longer ones; cascade from 30 requests that share 2048 tokens",
          "sm80_decode for queries up to 4, sm80_prefill for longer ones"}}},
       {"falcon-7b",
        {{"sm80_decode for queries up to 1, sm90_prefill for longer ones; sm90_decode needs query heads a kv head up to 16, or "
-         "in "
-         "equal parts of 8 to 16; cascade from 365 requests that share 4096 tokens",
+         "in equal parts of 8 to 16; cascade from 365 requests that share 4096 tokens",
          "sm80_decode for queries up to 1, sm80_prefill for longer ones"}}},
       {"gpt-oss-20b", {gpt_oss, gpt_oss}},
   };

@@ -66,7 +66,7 @@ class Evening:
         want("ACME_ATTN" in listed and "open" in listed, f"the installed bundle is not open: {listed}")
         check = next(text for command, text in said.items() if command.startswith("anyattn check"))
         for wanted in ("trial in a child process: ok", "ACME_ATTN: ok", "truth of supports", "allocations after warm-up: counted",
-                       "load order: "):
+                       "opened before it and behind it: right"):
             want(wanted in check, f"'{wanted}' is not in: {check}")
         with open(self.path("check.json"), encoding="utf-8") as f:
             json.load(f)

@@ -21,12 +21,16 @@ struct Loaded {
 
 std::vector<Case> small_cases(const anyattn_backend& backend, const std::string& order) {
   const char* const kind = backend.forward ? "paged" : "mla_decode";
-  const char* const sizes = backend.forward ? "q=4 kv=2 d=64 lens=3/7,1/40,9/9 seed=741 lse=natural"
+  const char* const sizes = backend.forward ? "q=4 kv=2 d=64 lens=3/7,1/40,9/9 seed=741"
                                             : "q=2 lora=512 nope=128 rope=64 vdim=128 lens=1/9,2/33 seed=742";
   std::vector<Case> cases;
+  const auto add = [&](const char* dtype, const char* name, const char* more) {
+    cases.push_back(parse_case(text("%s %s %s%s", kind, dtype, sizes, more)));
+    cases.back().name = text("%s%s/%s%s", order.c_str(), backend.name, dtype, name);
+  };
   for (const char* dtype : {"float32", "float16", "bfloat16"}) {
-    cases.push_back(parse_case(text("%s %s %s", kind, dtype, sizes)));
-    cases.back().name = text("%s%s/%s", order.c_str(), backend.name, dtype);
+    add(dtype, "", "");
+    if (backend.forward) add(dtype, "/lse", " lse=natural");
   }
   return cases;
 }
