@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One runtime call as a status and a sentence, and a guard that leaves the current device as it was.
-// Included by the provider's files. The text uses CUDA's names; a vendor's vendor.h renames them.
+// One runtime call as a status and a sentence, with the device current and what was current restored.
+// Included by the provider's files. The text uses CUDA's names; a vendor's vendor.h renames them and brings CurrentDevice.
 #pragma once
 
 #include <anyattn/util.h>
@@ -20,30 +20,6 @@ inline int32_t failed(cudaError_t code, const char* what, int32_t ordinal, anyat
 inline int32_t check(cudaError_t code, const char* what, int32_t ordinal, anyattn_error* error) {
   return code == cudaSuccess ? ANYATTN_OK : failed(code, what, ordinal, error);
 }
-
-// Makes `ordinal` current for a scope. cudaGetDevice and cudaSetDevice are thread-local and cost tens of nanoseconds when
-// nothing changes.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int32_t ordinal) {
-    code_ = cudaGetDevice(&before_);
-    if (code_ == cudaSuccess && before_ != ordinal) {
-      code_ = cudaSetDevice(ordinal);
-      changed_ = code_ == cudaSuccess;
-    }
-  }
-  ~CurrentDevice() {
-    if (changed_) (void)cudaSetDevice(before_);
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-  cudaError_t code() const { return code_; }
-
- private:
-  int before_ = 0;
-  bool changed_ = false;
-  cudaError_t code_ = cudaSuccess;
-};
 
 // Runs `call` with the device current.
 template <class Call>

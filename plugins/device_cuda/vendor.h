@@ -9,6 +9,8 @@
 
 #include <string>
 
+#include "primary_context.h"
+
 namespace anyattn::device {
 
 constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
@@ -22,6 +24,16 @@ inline std::string why_no_runtime() { return {}; }
 
 // 1000 * major + 10 * minor, as device.h has it.
 constexpr uint32_t version_of(int version) { return static_cast<uint32_t>(version); }
+
+// Makes `ordinal` current for a scope.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int32_t ordinal) : context_(context_driver(), ordinal) {}
+  cudaError_t code() const { return static_cast<cudaError_t>(context_.code()); }
+
+ private:
+  PrimaryContext context_;
+};
 
 inline cudaError_t instantiate(cudaGraphExec_t* executable, cudaGraph_t graph) {
   return cudaGraphInstantiate(executable, graph, 0);

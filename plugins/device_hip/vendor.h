@@ -35,7 +35,6 @@
 #define cudaEvent_t hipEvent_t
 #define cudaFree hipFree
 #define cudaFreeHost hipHostFree
-#define cudaGetDevice hipGetDevice
 #define cudaGetDeviceCount hipGetDeviceCount
 #define cudaGetDeviceProperties hipGetDeviceProperties
 #define cudaGetErrorName hipGetErrorName
@@ -82,6 +81,29 @@ constexpr uint32_t version_of(int version) {
   return static_cast<uint32_t>(version / 10'000'000 * 1000 + version / 100'000 % 100 * 10);
 }
 static_assert(version_of(50221153) == 5020);
+
+// Makes `ordinal` current for a scope. HIP has deprecated its stack of contexts: what is current is a device.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int32_t ordinal) {
+    code_ = hipGetDevice(&before_);
+    if (code_ == hipSuccess && before_ != ordinal) {
+      code_ = hipSetDevice(ordinal);
+      changed_ = code_ == hipSuccess;
+    }
+  }
+  ~CurrentDevice() {
+    if (changed_) (void)hipSetDevice(before_);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  hipError_t code() const { return code_; }
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+  hipError_t code_ = hipSuccess;
+};
 
 inline hipError_t instantiate(hipGraphExec_t* executable, hipGraph_t graph) {
   return hipGraphInstantiate(executable, graph, nullptr, nullptr, 0);
