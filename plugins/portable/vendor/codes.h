@@ -134,18 +134,45 @@ AA_FN void load_query_operands(const Tiles& tiles, int part, int m, int at, Four
 }
 
 // bfloat16 rows of q as float16, in place: the largest value lies at 2^14, what it was divided by where factor_of says.
+struct Widening {
+  float up, factor;  // powers of two
+};
+AA_FN Widening widening_of(unsigned largest) {                                // a float's exponent
+  const int up = min(max((127 + 14) - (int)(largest >> 23), 14 - 126), 126);  // both ways a normal number
+  return {float_of_bits((unsigned)(127 + up) << 23), float_of_bits((unsigned)(127 - up) << 23)};
+}
+// Four threads a row of swizzled chunks: addresses of one value a lane fill more registers than the groups have.
+AA_FN void widen_group_query(const Tiles& tiles) {
+  const auto piece = [&](int n) { return (Chunk*)(tiles.base + tiles.q_at(thread() / 4, n * 64 + lane() % 4 * 16)); };
+  unsigned top = 0;
+  AA_UNROLL
+  for (int n = 0; n < kHead / 32; ++n) {
+    const Chunk two = *piece(n);
+    AA_UNROLL
+    for (int w = 0; w < 4; ++w) top = max(top, max(two.word[w] << 16 & 0x7f800000u, two.word[w] & 0x7f800000u));
+  }
+  const Widening by = widening_of(bits_of(row_max(float_of_bits(top))));
+  AA_UNROLL
+  for (int n = 0; n < kHead / 32; ++n) {
+    Chunk two = *piece(n);
+    AA_UNROLL
+    for (int w = 0; w < 4; ++w)
+      two.word[w] = pair_of(float_of_bits(two.word[w] << 16) * by.up, float_of_bits(two.word[w] & 0xffff0000u) * by.up);
+    *piece(n) = two;
+  }
+  if (lane() % 4 == 0) *factor_of(tiles, thread() / 4) = by.factor;
+}
 AA_FN void widen_query(const Tiles& tiles) {
+  if (tile.groups) return widen_group_query(tiles);
   for (int row = thread() / 32; row < tile.rows; row += kThreads / 32) {
     const QueryRow q = load_query_row(tiles, row);
     unsigned largest = 0;
     AA_UNROLL
     for (int i = 0; i * 32 < kHead; ++i) largest = max(largest, bits_of(q.at[i]) & 0x7f800000u);
-    const int up = max((127 + 14) - (int)(__reduce_max_sync(~0u, largest) >> 23), 14 - 126);  // both ways a normal number
+    const Widening by = widening_of(__reduce_max_sync(~0u, largest));
     AA_UNROLL
-    for (int i = 0; i * 32 < kHead; ++i)
-      *(unsigned short*)(tiles.base + tiles.q_at(row, i * 64 + lane() * 2)) =
-          f16_of(q.at[i] * float_of_bits((unsigned)(127 + min(up, 126)) << 23));
-    if (lane() == 0) *factor_of(tiles, row) = float_of_bits((unsigned)(127 - min(up, 126)) << 23);
+    for (int i = 0; i * 32 < kHead; ++i) ((unsigned short*)tiles.q(row))[i * 32 + lane()] = f16_of(q.at[i] * by.up);
+    if (lane() == 0) *factor_of(tiles, row) = by.factor;
   }
 }
 // Between two barriers once q has landed.

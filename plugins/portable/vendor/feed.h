@@ -69,17 +69,20 @@ constexpr int kFedCodes = kFed ? (kRecord ? kRecordLatent : kHead) / 64 : 1;
 struct FedCodes {
   Chunk codes[kFedCodes], scales, rope[2];
 };
-AA_FN void fetch_codes(const char* keys, int64_t at, FedCodes& to) {
-  const Chunk none = {0, 0, 0, 0};
-  const char* row = keys + at;
-  AA_UNROLL
-  for (int c = 0; c < kFedCodes; ++c) to.codes[c] = at < 0 ? none : *(const Chunk*)(row + c * 64 + lane() % 4 * 16);
-  if (!kRecord) return;
-  to.scales = at < 0 ? none : *(const Chunk*)(row + kRecordScales);
-  AA_UNROLL
-  for (int i = 0; i < 2; ++i) to.rope[i] = at < 0 ? none : *(const Chunk*)(row + kRecordRope + lane() % 4 * 32 + i * 16);
+AA_FN Chunk fetched(const char* keys, int64_t at, int byte) {  // zeros where there is no row
+  return at < 0 ? Chunk{0, 0, 0, 0} : *(const Chunk*)(keys + at + byte);
 }
-AA_FN void put_codes(const Tiles& tiles, int stage, const FedCodes& from) {
+AA_FN void fetch_piece(const char* keys, int64_t at, int c, FedCodes& to) {
+  to.codes[c] = fetched(keys, at, c * 64 + lane() % 4 * 16);
+}
+AA_FN void fetch_rest(const char* keys, int64_t at, FedCodes& to) {
+  if (!kRecord) return;
+  to.scales = fetched(keys, at, kRecordScales);
+  AA_UNROLL
+  for (int i = 0; i < 2; ++i) to.rope[i] = fetched(keys, at, kRecordRope + lane() % 4 * 32 + i * 16);
+}
+// Puts a row down and has the one at `next` come in its place, piece by piece.
+AA_FN void put_codes(const Tiles& tiles, int stage, FedCodes& from, const char* keys, int64_t next) {
   const auto put = [&](int chunk, int i, const Chunk& wide) {
     *(Chunk*)(tiles.base + tiles.k_at(stage, fed_row(), chunk * 128 + lane() % 4 * 32 + i * 16)) = wide;
   };
@@ -97,6 +100,7 @@ AA_FN void put_codes(const Tiles& tiles, int stage, const FedCodes& from) {
       }
       put(c, i, wide);
     }
+    fetch_piece(keys, next, c, from);
   }
   AA_UNROLL
   for (int i = 0; kRecord && i < 2; ++i) {
@@ -105,6 +109,7 @@ AA_FN void put_codes(const Tiles& tiles, int stage, const FedCodes& from) {
     for (int w = 0; w < 4; ++w) rope.word[w] = of_rope(from.rope[i].word[w]);
     put(kFedCodes, i, rope);
   }
+  fetch_rest(keys, next, from);
 }
 AA_FN void copy_row(const Tiles& tiles, int stage, const char* keys, int64_t at) {
   AA_UNROLL
@@ -116,24 +121,27 @@ AA_FN void copy_row(const Tiles& tiles, int stage, const char* keys, int64_t at)
   wait_loads(0);
 }
 
-// True for threads that have fetched the unit's keys instead of attending to them. Codes of the next tile are under way while this
-// one's place is not empty yet.
+// True for threads that have fetched the unit's keys instead of attending to them. Codes of the next tile are under way as soon as
+// this one's have left their registers.
 template <class Unit>
 AA_FN bool feed_keys(const AttendArgs& a, const BatchView& batch, const Unit& u, const Tiles& tiles) {
   if (!kFed || !tiles.feeds) return false;
   const int steps = (u.last_key - u.first_key + tile.keys - 1) / tile.keys;
   const char* keys = a.k.at(0, u.kv_head);
   FedCodes codes;
-  int64_t at = fed_offset(a, batch, u, 0);
+  int64_t at = fed_offset(a, batch, u, 0), next = fed_offset(a, batch, u, 1);
+  AA_UNROLL
+  for (int c = 0; kPack > 1 && c < kFedCodes; ++c) fetch_piece(keys, at, c, codes);
+  if (kPack > 1) fetch_rest(keys, at, codes);
   for (int step = 0; step < steps; ++step) {
-    if (kPack > 1) fetch_codes(keys, at, codes);
-    const int64_t next = fed_offset(a, batch, u, step + 1);
+    const int64_t later = fed_offset(a, batch, u, step + 2);
     const int stage = take_empty(tiles);
     if (kPack > 1)
-      put_codes(tiles, stage, codes);
+      put_codes(tiles, stage, codes, keys, next);
     else
       copy_row(tiles, stage, keys, at);
     at = next;
+    next = later;
     give_full(tiles);
   }
   return true;

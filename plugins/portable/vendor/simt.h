@@ -349,7 +349,7 @@ AA_FN QueryRow load_query_row(const Tiles& tiles, int row) {
   AA_UNROLL
   for (int i = 0; i * 32 < cfg.head_size; ++i) {
     const int e = i * 32 + lane();
-    if (e < cfg.head_size) q.at[i] = load_any(cfg.kind, tiles.base + tiles.q_at(row, e * kElementBytes), 0);
+    if (e < cfg.head_size) q.at[i] = load_any(cfg.kind, tiles.q(row), e);
     if (kRotated) q.at[i] = signed_by_rotation(q.at[i], e);
   }
   if (!kRotated) return q;
