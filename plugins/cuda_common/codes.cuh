@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels that multiply 8-bit codes (e4m3) need beside wgmma.cuh: packing, matrices by address. Included by kernels of sm_90.
+// What kernels that multiply 8-bit codes (e4m3) need beside wgmma.cuh: packing. Included by kernels of sm_90.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,6 @@ __device__ __forceinline__ uint32_t pack4_e4m3(float x0, float x1, float x2, flo
       : "=r"(four)
       : "f"(x0), "f"(x1), "f"(x2), "f"(x3));
   return four;
-}
-
-// Four 8 x 8 matrices of pairs of codes; a lane names a row's address in shared memory, lanes 8 i to 8 i + 7 those of matrix i.
-__device__ __forceinline__ void load_pairs_transposed(uint32_t (&to)[4], uint32_t row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(row)
-               : "memory");
-}
-__device__ __forceinline__ void store_pairs(uint32_t row, const uint32_t (&from)[4]) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(from[0]), "r"(from[1]),
-               "r"(from[2]), "r"(from[3])
-               : "memory");
 }
 
 }  // namespace anyattn::cuda

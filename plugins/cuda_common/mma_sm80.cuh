@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that sm_80 brought: asynchronous 16-byte copies into shared memory, matrix loads, products of 16x8x16 tiles.
+// Instructions that sm_80 brought: asynchronous 16-byte copies into shared memory, products of 16x8x16 tiles.
 // Included by kernels. Names of fragments as in the PTX manual, "Matrix Fragments for mma.m16n8k16": lane l holds rows l/4 and
 // l/4 + 8 of A and C, and columns 2 (l%4), 2 (l%4) + 1 of each tile of eight.
 #pragma once
@@ -28,20 +28,6 @@ __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" :
 template <int kLeft>
 __device__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-
-// Four 8x8 tiles of 16-bit elements; lane l gives the row address of row l%8 of tile l/8.
-__device__ inline void load_matrix(uint32_t (&to)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(row))
-               : "memory");
-}
-__device__ inline void load_matrix_transposed(uint32_t (&to)[4], const void* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(shared_address(row))
-               : "memory");
 }
 
 // c[16x8] += a[16x16] b[16x8], sums in f32.

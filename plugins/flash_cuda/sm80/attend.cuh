@@ -7,6 +7,8 @@
 #pragma once
 
 #include "cuda_common/convert.cuh"
+#include "cuda_common/launch.cuh"
+#include "cuda_common/matrix.cuh"
 #include "cuda_common/mma_sm80.cuh"
 #include "cuda_common/softmax.cuh"
 #include "sm80/launch.h"
@@ -323,13 +325,6 @@ __device__ void finish_unit(const Call& call, const Unit& u, const Shared<kTile>
   }
 }
 
-// Until the launch before this one has ended.
-__device__ inline void wait_for_launch(const Call& call) {
-#if __CUDA_ARCH__ >= 900
-  if (call.overlaps) cudaGridDependencySynchronize();
-#endif
-}
-
 // A block of the fixed launch: its share of the line, whatever the lengths of this replay are.
 // Code: what the cache holds, T or a byte (e4m3).
 template <class T, class Code, int kHead, bool kPrefill>
@@ -338,9 +333,7 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
   constexpr Tile kTile = tile_of(kHead, kPrefill);
   extern __shared__ __align__(128) char memory[];
   const Shared<kTile> shared{memory};
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();  // the merge may come and read what it is to do
-#endif
+  cuda::let_launch_behind_begin();  // the merge may come and read what it is to do
   const Batch& batch = *call.f.kept;
   const Place end = call.work.places[blockIdx.x + 1];
   Place at = call.work.places[blockIdx.x];
@@ -354,7 +347,7 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
     State<kTile> state;
     load_query(call, u, shared);
     attend_keys<T, Code>(call, u, shared, state);
-    wait_for_launch(call);
+    if (call.overlaps) cuda::wait_for_launch_before();
     finish_unit(call, u, shared, state, part);
     __syncthreads();  // before the next unit's q
     at.tile = 0;
@@ -364,7 +357,7 @@ __global__ void __launch_bounds__(tile_of(kHead, kPrefill).threads(), tile_of(kH
       if (++at.item < end.item || (at.item == end.item && (end.head > 0 || end.tile > 0))) item = call.work.items[at.item];
     }
   }
-  wait_for_launch(call);  // blocks without work too: this launch ends after the other one
+  if (call.overlaps) cuda::wait_for_launch_before();  // blocks without work too: this launch ends after the other one
   if (call.work.min_query == 0) clear_rows(call, batch);
 }
 

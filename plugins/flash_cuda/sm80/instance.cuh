@@ -2,6 +2,7 @@
 // Defines one instance. Included by the units that the build writes from instances.txt.
 #pragma once
 
+#include "cuda_common/launch.cuh"
 #include "sm80/attend.cuh"
 #include "sm80/instances.h"
 
@@ -17,7 +18,7 @@ Instance instance() {
                                         kTile.shared_bytes());
           },
           [](const Call& call, cudaStream_t stream) {
-            return launch_after(stream, call.overlaps, call.work.num_blocks, kTile.threads(), kTile.shared_bytes(),
+            return cuda::launch({stream, call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), call.overlaps != 0},
                                 attend<Element, Code, kHead, kPrefill>, call);
           }};
 }

@@ -5,6 +5,7 @@
 
 #include "anyattn/call_checks.hpp"
 #include "cuda_common/check.h"
+#include "cuda_common/launch.cuh"
 #include "sm80/cascade.cuh"
 #include "sm80/instances.h"
 #include "sm80/merge.cuh"
@@ -108,7 +109,7 @@ void update(const Lane& lane, const Update& to, void* stream) {
 }
 
 void launch_merge(const Lane& lane, const Call& call, const Tile& tile, cudaStream_t stream) {
-  check(launch_after(stream, lane.device.arch_major >= 9, lane.device.num_multiprocessors * kMergeBlocks, kMergeThreads, 0,
+  check(cuda::launch({stream, lane.device.num_multiprocessors * kMergeBlocks, kMergeThreads, 0, lane.device.arch_major >= 9},
                      merge_parts, call, tile.rows, tile.head),
         "forward");
 }

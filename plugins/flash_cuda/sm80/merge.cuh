@@ -2,6 +2,7 @@
 // Joins the pieces of units that were cut between blocks. Included by launch.cu. Source: arXiv:2311.01282.
 #pragma once
 
+#include "cuda_common/launch.cuh"
 #include "sm80/rows.cuh"
 
 namespace anyattn::flash::sm80 {
@@ -22,11 +23,6 @@ __device__ inline float warp_sum(float x) {
 __global__ void __launch_bounds__(kMergeThreads, kMergeBlocks)
     merge_parts(const __grid_constant__ Call call, int rows, int head) {
   constexpr int kWarps = kMergeThreads / 32, kSteps = 4;  // of 64 columns
-  const auto wait = [] {
-#if __CUDA_ARCH__ >= 900
-    cudaGridDependencySynchronize();
-#endif
-  };
   const int lane = threadIdx.x % 32, all = *call.work.num_cuts * rows, floats = head + 4;
   for (int i = blockIdx.x * kWarps + threadIdx.x / 32; i < all; i += gridDim.x * kWarps) {
     const CutUnit cut = call.work.cuts[i / rows];
@@ -34,7 +30,7 @@ __global__ void __launch_bounds__(kMergeThreads, kMergeBlocks)
     const Unit u = unit_of(call, *call.f.kept, cut.item, cut.head, 0, 0);
     const RowPlace at = place_of(u, row);
     if (!is_written(call, u, row, at)) continue;
-    wait();
+    cuda::wait_for_launch_before();
     const auto part = [&](int piece) {  // a unit's first piece stands in its block's second place
       return call.part(2 * (static_cast<int64_t>(cut.block) + piece) + (piece == 0), rows * floats) + row * floats;
     };
@@ -70,7 +66,7 @@ __global__ void __launch_bounds__(kMergeThreads, kMergeBlocks)
     for (int step = 0; step < kSteps; ++step)
       if (64 * step < head) write_columns(call, at, 64 * step + 2 * lane, end, value[step]);
   }
-  wait();  // warps without work too: this launch ends after the other one
+  cuda::wait_for_launch_before();  // warps without work too: this launch ends after the other one
 }
 
 }  // namespace anyattn::flash::sm80

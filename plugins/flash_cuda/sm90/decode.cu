@@ -7,6 +7,7 @@
 
 #include "anyattn/call_checks.hpp"
 #include "cuda_common/check.h"
+#include "cuda_common/launch.cuh"
 #include "cuda_common/tensor_map.h"
 #include "lacks.h"
 #include "params.h"
@@ -201,19 +202,13 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.chunks_per_block = cuda::Divisor(lane.problem.block_size / kChunk);
   args.depth = depth_of(lane);
   args.invariant = lane.problem.invariant;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {2, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(ranks_of(lane)));
-  config.blockDim = dim3(static_cast<unsigned>(warps_of(lane.problem.head_size) * 32));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes(lane, args.depth));
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  check(cudaLaunchKernelEx(&config, kernel_of(lane), map_of(lane, f, f.k), map_of(lane, f, f.v), args), "forward");
+  const cuda::Launch launch{.stream = static_cast<cudaStream_t>(stream),
+                            .blocks = ranks_of(lane),
+                            .threads = warps_of(lane.problem.head_size) * 32,
+                            .shared_bytes = shared_bytes(lane, args.depth),
+                            .overlaps = true,
+                            .cluster = 2};
+  check(cuda::launch(launch, kernel_of(lane), map_of(lane, f, f.k), map_of(lane, f, f.v), args), "forward");
 }
 
 }  // namespace

@@ -17,8 +17,11 @@
 
 #include "cuda_common/cluster.cuh"
 #include "cuda_common/convert.cuh"
+#include "cuda_common/launch.cuh"
+#include "cuda_common/matrix.cuh"
 #include "cuda_common/mma_sm80.cuh"
 #include "cuda_common/softmax.cuh"
+#include "cuda_common/ticket.cuh"
 #include "cuda_common/tma.cuh"
 #include "sm90/decode.h"
 #include "sm90/decode_instance.cuh"
@@ -27,14 +30,6 @@
 namespace anyattn::flash::sm90 {
 
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
-// Hands on what the block stored before its last barrier, and takes over what holders of earlier tickets did: the barrier after this
-// gives it to the whole block. Weaker than __threadfence, which also orders the block with everybody else.
-__device__ __forceinline__ uint32_t take_ticket(uint32_t* tickets) {
-  uint32_t ticket;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(tickets) : "memory");
-  return ticket;
-}
 
 template <class T, class Code, int kHead, bool kWide>
 __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
@@ -97,8 +92,8 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
     window.place(a, loads.begin, lane);
     open_loads();
   }
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  cuda::wait_for_launch_before();
+  cuda::let_launch_behind_begin();
 
   const auto query_at = [&](int row_of_q, int token, int head_of_unit, int row) -> const char* {
     return a.q.data + (static_cast<int64_t>(row_of_q) + token) * a.q.token_bytes +
@@ -517,7 +512,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
       combine(sums, count, rows, to, scratch);
       if (to != To::kScratch) break;
       meet();
-      if (thread == 0) tickets_drawn[team] = take_ticket(a.tickets + from_line);
+      if (thread == 0) tickets_drawn[team] = cuda::take_ticket(a.tickets + from_line);
       meet();
       if (tickets_drawn[team] != static_cast<uint32_t>(pieces - 1)) break;
       if (thread == 0) a.tickets[from_line] = 0;

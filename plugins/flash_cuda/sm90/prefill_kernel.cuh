@@ -11,6 +11,7 @@
 
 #include "cuda_common/codes.cuh"
 #include "cuda_common/convert.cuh"
+#include "cuda_common/matrix.cuh"
 #include "cuda_common/wgmma.cuh"
 #include "flash_cuda/sm90/prefill_instance.cuh"
 #include "flash_cuda/sm90/prefill_parts.cuh"
@@ -91,10 +92,7 @@ struct PrefillConsumer {
     for (int i = 0; i < kTile.head_size / 16; i++) {
       const int piece = (i % 4 * 2 + lane / 16) ^ (row & 7);  // of 16 bytes, under the swizzle
       const uint32_t from = base + offsetof(Shared, q) + (i / 4 * kTile.rows + row) * 128 + piece * 16;
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(q[i][0]), "=r"(q[i][1]), "=r"(q[i][2]), "=r"(q[i][3])
-                   : "r"(from)
-                   : "memory");
+      cuda::load_matrix(q[i], from);
     }
   }
   __device__ __forceinline__ void wait(size_t barrier, const Count& tile) const {

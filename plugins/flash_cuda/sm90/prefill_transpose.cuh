@@ -7,7 +7,7 @@
 // first, which spreads the stores over the banks.
 #pragma once
 
-#include "cuda_common/codes.cuh"
+#include "cuda_common/matrix.cuh"
 #include "cuda_common/mbarrier.cuh"
 #include "flash_cuda/sm90/prefill_parts.cuh"
 
@@ -30,10 +30,10 @@ __device__ __forceinline__ void turn_codes(uint32_t v, uint32_t turned, int firs
 #pragma unroll
     for (int columns = 0; columns < 4; columns++) {  // 32 each
       uint32_t x[4];
-      cuda::load_pairs_transposed(x, (from + group * 2048) ^ columns * 32);
+      cuda::load_matrix_transposed(x, (from + group * 2048) ^ columns * 32);
       const uint32_t y[4] = {__byte_perm(x[0], x[1], 0x6420) & keep, __byte_perm(x[0], x[1], 0x7531) & keep,
                              __byte_perm(x[2], x[3], 0x6420) & keep, __byte_perm(x[2], x[3], 0x7531) & keep};
-      cuda::store_pairs(to_piece + columns * 4096, y);
+      cuda::store_matrix(to_piece + columns * 4096, y);
     }
   }
 }
