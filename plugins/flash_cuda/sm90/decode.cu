@@ -25,6 +25,8 @@ constexpr int kUnitChunks = 16;        // a unit's begin and end, so that blocks
 constexpr int kFewChunks = 16;  // of a line, for 4 of 8 warps to share it: 8 x 500, 16 chunks a line, takes 9.3 us, not 10.0
 constexpr int kMinChunks = 4;   // of a piece: 1 x 500 takes 6.1 us, with 2 chunks 6.6, with 8 6.4
 
+DecodeTile tile_of(const Lane& lane) { return decode_tile(lane.problem.head_size); }
+
 int row_bytes(const Problem& problem) { return problem.head_size * (problem.kv_dtype == kE4M3 ? 1 : 2); }
 
 // Units that a kv head's query heads are cut into, equally; 0: there is no such cut without narrow units, which read keys too often.
@@ -45,11 +47,11 @@ int tokens_of(const Lane& lane) {
 int rows_of(const Lane& lane) { return tokens_of(lane) * heads_of(lane.problem); }
 
 int shared_bytes(const Lane& lane, int depth) {
-  return decode_shared_bytes(lane.problem.head_size, row_bytes(lane.problem), rows_of(lane), depth);
+  return tile_of(lane).shared_bytes(row_bytes(lane.problem), rows_of(lane), depth);
 }
-// Chunks on their way for a warp: what covers the latency twice over where units are narrow; wider ones leave less room.
+// Chunks on their way for a warp: wider units leave less room.
 int depth_of(const Lane& lane) {
-  int depth = 8;
+  int depth = tile_of(lane).depth;
   while (depth > 1 && shared_bytes(lane, depth) > lane.device.shared_memory_per_block - kReservedShared) --depth;
   return depth;
 }
@@ -82,7 +84,7 @@ int longest_query(const Device& device, const Problem& problem) {
 
 // Blocks of the launch, in clusters of two: an odd multiprocessor is left out.
 int ranks_of(const Lane& lane) { return std::max(2, lane.device.num_multiprocessors / 2 * 2); }
-int lines_of(const Lane& lane) { return ranks_of(lane) * (warps_of(lane.problem.head_size) / kTeamWarps); }
+int lines_of(const Lane& lane) { return ranks_of(lane) * tile_of(lane).teams(); }
 
 // The lane's part of the persistent block.
 struct Parts {
@@ -139,7 +141,7 @@ void update(const Lane& lane, const Update& u, void* stream) {
   args.tokens = tokens_of(lane);
   args.num_heads = lane.problem.num_kv_heads * slices_of(lane.problem);
   args.ranks = ranks_of(lane);
-  args.warps = warps_of(lane.problem.head_size);
+  args.warps = tile_of(lane).warps;
   args.few_chunks = kFewChunks;
   args.chunks_per_block = lane.problem.block_size / kChunk;
   args.min_chunks = kMinChunks;
@@ -204,7 +206,7 @@ void forward(const Lane& lane, const Forward& f, void* stream) {
   args.invariant = lane.problem.invariant;
   const cuda::Launch launch{.stream = static_cast<cudaStream_t>(stream),
                             .blocks = ranks_of(lane),
-                            .threads = warps_of(lane.problem.head_size) * 32,
+                            .threads = tile_of(lane).threads(),
                             .shared_bytes = shared_bytes(lane, args.depth),
                             .overlaps = true,
                             .cluster = 2};

@@ -7,14 +7,12 @@
 #include <cstdint>
 
 #include "cuda_common/divisor.h"
+#include "sm90/decode_tile.h"
 #include "visible.cuh"
 
 namespace anyattn::flash::sm90 {
 
-inline constexpr int kChunk = 16;     // keys a warp takes at a time: the k of one product P V, and never more than one page
-inline constexpr int kWindow = 32;    // chunks whose block numbers a warp holds, one a lane
-inline constexpr int kTeamWarps = 4;  // where a block's warps work on two lines; else all work on one
-inline constexpr int kMaxRows = 16;   // query tokens x query heads of a unit: the m of mma.m16n8k16
+inline constexpr int kWindow = 32;  // chunks whose block numbers a warp holds, one a lane
 
 // Words, so that a warp reads one in one load. An item without keys costs as much as one chunk and has none.
 struct Item {
@@ -94,24 +92,5 @@ struct DecodeArgs {
   const float* sinks;
   int out_dtype;
 };
-
-// Warps of a block. Sums of eight warps over wide heads do not fit beside the ring, and four of their chunks are as many bytes.
-constexpr int warps_of(int head_size) { return head_size > 128 ? 4 : 8; }
-// Where q is read from as fragments: the registers of wide heads hold the sums.
-constexpr int query_bytes(int head_size) { return head_size > 128 ? kMaxRows * head_size * 2 : 0; }
-// A row lies in shared memory as segments, all rows of a segment together, each under the copy engine's swizzle of its width.
-constexpr int segment_bytes(int row_bytes) { return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32; }
-inline constexpr int kStagePad = 8;  // floats after a row where warps meet: rows of a fragment lie in other banks
-inline constexpr int kPartPad = 4;   // after a row of a piece: its maximum and sum
-constexpr int chunk_bytes(int row_bytes) { return 2 * kChunk * row_bytes; }
-// Of each warp, and of the other block of the cluster.
-constexpr int staged_bytes(int head_size, int rows) {
-  return (warps_of(head_size) + 1) * rows * (head_size + kStagePad + 2) * 4;
-}
-// 1024 to align, 512 of barriers.
-constexpr int decode_shared_bytes(int head_size, int row_bytes, int rows, int depth) {
-  return 1024 + warps_of(head_size) * depth * chunk_bytes(row_bytes) + query_bytes(head_size) + staged_bytes(head_size, rows) +
-         512;
-}
 
 }  // namespace anyattn::flash::sm90

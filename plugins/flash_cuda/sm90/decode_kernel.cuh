@@ -32,11 +32,12 @@ namespace anyattn::flash::sm90 {
 inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
 template <class T, class Code, int kHead, bool kWide>
-__global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
+__global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
     decode(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
            const __grid_constant__ DecodeArgs a) {
-  constexpr bool kCodes = sizeof(Code) == 1, kQueryShared = query_bytes(kHead) != 0, kValuesEarly = kHead <= 128;
-  constexpr int kWarps = warps_of(kHead), kThreads = kWarps * 32, kSides = kWide ? 2 : 1;
+  constexpr DecodeTile kTile = decode_tile(kHead);
+  constexpr bool kCodes = sizeof(Code) == 1, kQueryShared = kTile.query_in_shared, kValuesEarly = kTile.values_early;
+  constexpr int kWarps = kTile.warps, kThreads = kWarps * 32, kSides = kWide ? 2 : 1;
   constexpr int kRow = kHead * static_cast<int>(sizeof(Code)), kPlane = kChunk * kRow, kSegment = segment_bytes(kRow);
   constexpr int kPiecesAtOnce = kWide ? 4 : 8, kStagedAtOnce = kWide ? 3 : 5;  // sums that one wait brings a thread
   constexpr int kQuads = kHead / 4, kPitch = kHead + kStagePad;
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(warps_of(kHead) * 32, 1)
   }
   char* const ring = shared + warp * a.depth * 2 * kPlane;
   uint4* const queries = reinterpret_cast<uint4*>(shared + kWarps * a.depth * 2 * kPlane);  // [step][lane]: fragments
-  float* const staged = reinterpret_cast<float*>(shared + kWarps * a.depth * 2 * kPlane + query_bytes(kHead));
+  float* const staged = reinterpret_cast<float*>(shared + kWarps * a.depth * 2 * kPlane + kTile.query_bytes());
   float2* const states = reinterpret_cast<float2*>(staged + (kWarps + 1) * a.rows * kPitch);
   cuda::Mbarrier* const all_barriers = reinterpret_cast<cuda::Mbarrier*>(states + (kWarps + 1) * a.rows);
   cuda::Mbarrier* const barriers = all_barriers + warp * a.depth;
