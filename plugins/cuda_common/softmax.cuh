@@ -4,8 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 
 namespace anyattn::cuda {
+
+inline constexpr float kLog2e = std::numbers::log2e_v<float>, kLn2 = std::numbers::ln2_v<float>;
+inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
 __device__ __forceinline__ float exp2_fast(float x) {  // 2 ulp; 0 for -inf
   float y;
@@ -26,7 +30,13 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-inline constexpr float kMinusInfinity = -__builtin_huge_valf();
+// cap * tanh(y), given 2 log2(e) y: within 1e-7 of tanh, cap where the exponential is infinite. A fifth of the registers of tanhf, which
+// all of a thread's scores would call.
+__device__ __forceinline__ float soft_capped(float doubled, float cap = 1) {
+  return cap - __fdividef(2 * cap, 1 + exp2_fast(doubled));
+}
+// The natural logarithm of a row's sum, whose terms were taken against 2^top.
+__device__ __forceinline__ float log_sum(float top, float sum) { return (top + log2_fast(sum)) * kLn2; }
 
 // kLift: exponentials are 2^kLift at the base. kSlack: they may reach 2^(kLift + kSlack).
 template <int kLift = 0, int kSlack = 8>

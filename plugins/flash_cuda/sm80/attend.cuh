@@ -111,18 +111,15 @@ __device__ void widen_keys(const Shared<kTile>& shared, int stage) {
   }
 }
 
-// tanh within 1e-7, 1 where the exponential is infinite; a fifth of the registers of tanhf, which 32 scores a thread would all call.
-__device__ inline float tanh_fast(float x) { return 1 - __fdividef(2.f, 1 + cuda::exp2_fast(2 * kLog2e * x)); }
-
 // The score q k as it enters the softmax, in base 2; distance: key - position.
 __device__ inline float logit(const Call& call, float score, float scale, float slope, int distance) {
   score *= scale;
-  if (call.soft_cap != 0) score = call.soft_cap * tanh_fast(__fdividef(score, call.soft_cap));
+  if (call.soft_cap != 0) score = call.soft_cap * cuda::soft_capped(2 * cuda::kLog2e * __fdividef(score, call.soft_cap));
   const float away = static_cast<float>(distance);
   if (call.alibi == kAlibiLinear) score += slope * away;
   if (call.alibi == kAlibiSqrt && distance < 0) score -= slope * __fsqrt_rn(-away);
   if (call.alibi == kAlibiSymmetric) score -= slope * fabsf(away);
-  return score * kLog2e;
+  return score * cuda::kLog2e;
 }
 
 // What one thread holds: of each 16 rows of its warp two (lane / 4 and 8 below it).

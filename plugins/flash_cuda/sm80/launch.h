@@ -7,8 +7,6 @@
 
 namespace anyattn::flash::sm80 {
 
-inline constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
-
 struct Call {
   Forward f;
   Work work;

@@ -41,7 +41,7 @@ __device__ inline Unit unit_of(const Call& call, const Batch& batch, const Item&
   u.causal = is_causal(call.mask, batch, item.req);
   const int scale_at = call.f.scales_per_head ? u.kv_head : 0;
   u.scale = call.f.softmax_scale * (call.f.k_scale ? call.f.k_scale[scale_at] : 1);
-  u.factor = call.biased() ? 1 : u.scale * kLog2e;
+  u.factor = call.biased() ? 1 : u.scale * cuda::kLog2e;
   u.v_scale = call.f.v_scale ? call.f.v_scale[scale_at] : 1;
   return u;
 }
@@ -72,22 +72,22 @@ struct RowEnd {
 __device__ inline RowEnd end_row(const Call& call, const Unit& u, const RowPlace& at, float top, float sum) {
   if (sum != sum) top = 0;  // of scores that are NaN there is no maximum, and yet the row has seen keys
   if (call.takes) {
-    const float other = *lse_of(call, at) / call.f.lse_factor * kLog2e, highest = fmaxf(top, other);
+    const float other = *lse_of(call, at) / call.f.lse_factor * cuda::kLog2e, highest = fmaxf(top, other);
     if (highest == cuda::kMinusInfinity) return {0, highest};
     const float own = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest), kept = cuda::exp2_fast(other - highest);
     const float total = sum * own + kept;
-    return {u.v_scale * own / total, (highest + cuda::log2_fast(total)) * kLn2, kept / total};
+    return {u.v_scale * own / total, cuda::log_sum(highest, total), kept / total};
   }
   float shrink = 1;
   if (call.f.sinks) {
-    const float sink = call.f.sinks[at.head] * kLog2e, highest = fmaxf(top, sink);
+    const float sink = call.f.sinks[at.head] * cuda::kLog2e, highest = fmaxf(top, sink);
     if (highest == cuda::kMinusInfinity) return {0, highest};
     shrink = top == cuda::kMinusInfinity ? 0 : cuda::exp2_fast(top - highest);
     sum = sum * shrink + cuda::exp2_fast(sink - highest);
     top = highest;
   }
   if (top == cuda::kMinusInfinity) return {0, top};
-  return {u.v_scale * shrink / sum, (top + cuda::log2_fast(sum)) * kLn2};
+  return {u.v_scale * shrink / sum, cuda::log_sum(top, sum)};
 }
 
 __device__ inline void write_lse(const Call& call, const RowPlace& at, float lse) {

@@ -29,8 +29,6 @@
 
 namespace anyattn::flash::sm90 {
 
-inline constexpr float kLog2e = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
-
 template <class T, class Code, int kHead, bool kWide>
 __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
     decode(const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map,
@@ -188,7 +186,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
         scale[side] = key_scale * load_query(loaded, side, from, used);
       else
         scale[side] = key_scale * load_query(q, side, from, used);
-      factor[side] = a.soft_cap != 0 ? kLog2e : scale[side] * kLog2e;
+      factor[side] = a.soft_cap != 0 ? cuda::kLog2e : scale[side] * cuda::kLog2e;
       if (side >= kSides) continue;
       seen[side] = used ? visible(a.mask, causal, keys, position + token) : Interval{0, 0x7fffffff};
       if (used) {
@@ -285,10 +283,9 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
 #pragma unroll
       for (int i = 0; i < 4; ++i) value[i] = s[0][i / 2][side * 2 + i % 2] + s[1][i / 2][side * 2 + i % 2];
       if (a.soft_cap != 0) {
-        const float doubled = 2 * kLog2e / a.soft_cap;
+        const float doubled = 2 * cuda::kLog2e / a.soft_cap;
 #pragma unroll
-        for (int i = 0; i < 4; ++i)  // tanh x = 1 - 2 / (1 + exp 2 x)
-          value[i] = a.soft_cap - __fdividef(2 * a.soft_cap, 1 + cuda::exp2_fast(value[i] * scale[side] * doubled));
+        for (int i = 0; i < 4; ++i) value[i] = cuda::soft_capped(value[i] * scale[side] * doubled, a.soft_cap);
       }
       if (masked) {
 #pragma unroll
@@ -358,7 +355,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
     const int64_t token = first_row + in_unit;
     float scale = 1;
     if (a.sinks) {
-      const float sink = a.sinks[q_head] * kLog2e, higher = fmaxf(top, sink);
+      const float sink = a.sinks[q_head] * cuda::kLog2e, higher = fmaxf(top, sink);
       scale = top == -INFINITY ? 0 : cuda::exp2_fast(top - higher);
       total = (scale == 0 ? 0 : total * scale) + cuda::exp2_fast(sink - higher);
       top = higher;
@@ -368,7 +365,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
     store_out(token, q_head, quad, {value.x * scale, value.y * scale, value.z * scale, value.w * scale});
     if (quad == 0 && a.lse)
       a.lse[token * a.lse_token_stride + q_head * a.lse_head_stride] =
-          empty ? -INFINITY : (top + __log2f(total)) * kLn2 * a.lse_factor;
+          empty ? -INFINITY : (top + __log2f(total)) * cuda::kLn2 * a.lse_factor;
   };
   const auto part = [&](int piece, int from_line) {  // of the unit that began in from_line
     return a.parts + static_cast<int64_t>(2 * (from_line + piece) + (piece == 0)) * a.rows * (kHead + kPartPad);

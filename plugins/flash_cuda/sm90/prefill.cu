@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper prefill as a family of params.h: which problems it does, what memory it needs, how its two kernels are launched.
 #include <algorithm>
+#include <numbers>
 #include <numeric>
 
 #include "cuda_common/check.h"
@@ -12,8 +13,6 @@
 
 namespace anyattn::flash {
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634;
 
 struct Instance {
   int dtype, row;  // Dtype; of kPrefillTiles
@@ -175,8 +174,8 @@ void forward(const Lane& lane, const Forward& call, void* stream) {
   args.box_rows = box_rows;
   args.num_blocks = static_cast<int>(call.num_blocks);
   const double scale = call.softmax_scale, cap = problem.soft_cap;
-  args.scale_log2 = static_cast<float>(kLog2E * (cap > 0 ? cap : scale));
-  args.cap_log2 = cap > 0 ? static_cast<float>(2 * kLog2E * scale / cap) : 0;
+  args.scale_log2 = static_cast<float>(std::numbers::log2e * (cap > 0 ? cap : scale));
+  args.cap_log2 = cap > 0 ? static_cast<float>(2 * std::numbers::log2e * scale / cap) : 0;
   args.q_scale = call.q_scale;
   args.k_scale = call.k_scale;
   args.v_scale = call.v_scale;

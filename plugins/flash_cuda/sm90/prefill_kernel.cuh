@@ -138,10 +138,10 @@ struct PrefillConsumer {
 #pragma unroll
     for (int part = 0; part < kParts; part++) cuda::pin(o[part]);
   }
-  // Soft cap, in units of the cap: tanh by one exponential and one division.
+  // Soft cap, in units of the cap.
   __device__ __forceinline__ void cap(float cap_log2) {
 #pragma unroll
-    for (int i = 0; i < kTile.keys / 2; i++) s[i] = 1 - __fdividef(2, cuda::exp2_fast(s[i] * cap_log2) + 1);
+    for (int i = 0; i < kTile.keys / 2; i++) s[i] = cuda::soft_capped(s[i] * cap_log2);
   }
   // Of codes a thread's four are those of keys 2 quad, + 1, + 8, + 9 of sixteen, the order in which V's were turned.
   __device__ __forceinline__ void pack_p() {

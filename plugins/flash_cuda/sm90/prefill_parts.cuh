@@ -91,7 +91,7 @@ struct RowEnd {
     float shrink = 1;  // o is relative to the old top
     if (total == 0) top = cuda::kMinusInfinity;
     if (args.sinks != nullptr && work.keys >= 0) {
-      const float sink = args.sinks[q_head] * 1.44269504f, both = fmaxf(sink, top);
+      const float sink = args.sinks[q_head] * cuda::kLog2e, both = fmaxf(sink, top);
       if (both != cuda::kMinusInfinity) {
         shrink = cuda::exp2_fast(top - both);
         total = total * shrink + cuda::exp2_fast(sink - both);
@@ -99,7 +99,7 @@ struct RowEnd {
       }
     }
     scale = total != 0 ? __fdividef(shrink, total) : 0;
-    lse = total != 0 ? (top + cuda::log2_fast(total)) * 0.693147181f : cuda::kMinusInfinity;
+    lse = total != 0 ? cuda::log_sum(top, total) : cuda::kMinusInfinity;
   }
   __device__ __forceinline__ void store_lse(const PrefillArgs& args, int token, int q_head) const {
     if (args.lse != nullptr) args.lse[token * args.lse_token_stride + q_head * args.lse_head_stride] = lse * args.lse_factor;
