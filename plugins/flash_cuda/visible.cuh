@@ -23,6 +23,15 @@ __device__ inline Interval visible(const Mask& mask, bool causal, int keys, int 
   return seen.begin < seen.end ? seen : Interval{0, 0};
 }
 
+// The mask of one request's rows, as kernels of both paths ask it.
+struct RowMask {
+  const Mask& mask;
+  bool causal;
+  int keys;  // of the request
+
+  __device__ Interval seen(int position) const { return visible(mask, causal, keys, position); }
+};
+
 // Keys [0, n) of a request that its rows leave to the pass over a shared prefix: all rows see all of them, or n is 0.
 __device__ inline int shared_keys(const Mask& mask, const Batch& batch, const SharedPrefix& shared, int req) {
   const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req], keys = batch.seq_lens[req];

@@ -187,20 +187,19 @@ __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int first_row = warp / kTile.warps_over_keys * kTile.warp_rows, warp_key = warp % kTile.warps_over_keys * kWarpKeys;
   const auto position_of = [&](int row) { return u.first_position + min(row / u.heads, u.tokens - 1); };
+  const RowMask mask{call.mask, u.causal, u.keys};
   int all_begin = 0, all_end = 0x7fffffff;  // keys that all of the thread's rows see
 #pragma unroll
   for (int set = 0; set < kSets; ++set)
 #pragma unroll
     for (int r = 0; r < 2; ++r) {  // rows past the unit are not written
-      const Interval seen = visible(call.mask, u.causal, u.keys, position_of(first_row + 16 * set + lane / 4 + 8 * r));
+      const Interval seen = mask.seen(position_of(first_row + 16 * set + lane / 4 + 8 * r));
       all_begin = max(all_begin, seen.begin);
       all_end = min(all_end, seen.end);
     }
   // Keys that some row of the warp sees: both ends grow with the position.
-  const int some_begin = visible(call.mask, u.causal, u.keys, position_of(first_row)).begin;
-  const int some_end = first_row >= u.tokens * u.heads
-                           ? 0
-                           : visible(call.mask, u.causal, u.keys, position_of(first_row + kTile.warp_rows - 1)).end;
+  const int some_begin = mask.seen(position_of(first_row)).begin;
+  const int some_end = first_row >= u.tokens * u.heads ? 0 : mask.seen(position_of(first_row + kTile.warp_rows - 1)).end;
 #pragma unroll
   for (int set = 0; set < kSets; ++set)
 #pragma unroll
@@ -252,7 +251,7 @@ __device__ void attend_keys(const Call& call, const Unit& u, const Shared<kTile>
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             const int row = first_row + 16 * set + lane / 4 + 8 * r;
-            const Interval seen = visible(call.mask, u.causal, u.keys, position_of(row));
+            const Interval seen = mask.seen(position_of(row));
 #pragma unroll
             for (int i = 2 * r; i < kWarpKeys / 2; i += i % 2 == 0 ? 1 : 3)
               if (key_of(i) < seen.begin || key_of(i) >= seen.end) s[set][i] = cuda::kMinusInfinity;

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
   const auto open_unit = [&] {
     const int tokens = word_of(works.words, kTokens), first_row = word_of(works.words, kFirstRow);
     const int position = word_of(works.words, kFirstPosition), keys = word_of(works.words, kKeys);
-    const bool causal = word_of(works.words, kIsCausal) != 0;
+    const RowMask mask{a.mask, word_of(works.words, kIsCausal) != 0, keys};
     some_begin = all_end = 0x7fffffff;
     some_end = all_begin = 0;
     float key_scale = a.softmax_scale;
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
         scale[side] = key_scale * load_query(q, side, from, used);
       factor[side] = a.soft_cap != 0 ? cuda::kLog2e : scale[side] * cuda::kLog2e;
       if (side >= kSides) continue;
-      seen[side] = used ? visible(a.mask, causal, keys, position + token) : Interval{0, 0x7fffffff};
+      seen[side] = used ? mask.seen(position + token) : Interval{0, 0x7fffffff};
       if (used) {
         if (seen[side].begin < seen[side].end) some_begin = min(some_begin, seen[side].begin);
         some_end = max(some_end, seen[side].end);
