@@ -215,8 +215,8 @@ void Kernels::plan(int lane, const PlanArgs& args, void* stream) const {
 }
 void Kernels::attend(int lane, const AttendArgs& args, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];
-  launch(impl_->lanes[lane].attend, tile.slots, launched_threads(tile), shared_bytes(impl_->spec.cfg, tile), args, stream,
-         "forward");
+  launch(impl_->lanes[lane].attend, tile.slots, launched_threads(impl_->spec.cfg, tile), shared_bytes(impl_->spec.cfg, tile),
+         args, stream, "forward");
 }
 void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const {
   void* function = impl_->lanes[lane].merge_parts;
@@ -229,8 +229,8 @@ void Kernels::merge_parts(int lane, const AttendArgs& args, void* stream) const 
 }
 void Kernels::direct(int lane, const AttendArgs& args, int programs, void*, void* stream) const {
   const Tile& tile = impl_->spec.lanes[lane];
-  launch(impl_->lanes[lane].attend, programs, launched_threads(tile), shared_bytes(impl_->spec.cfg, tile), args, stream,
-         "forward_mha");
+  launch(impl_->lanes[lane].attend, programs, launched_threads(impl_->spec.cfg, tile), shared_bytes(impl_->spec.cfg, tile),
+         args, stream, "forward_mha");
 }
 void Kernels::store(const StoreArgs& args, int tokens, void* stream) const {
   launch(impl_->store, tokens, kRowThreads, 0, args, stream, "kv_cache_update");

@@ -197,13 +197,17 @@ const uint32_t kMaxRotatedRow = kMostColumns;  // the output is turned back wher
 
 void choose_tiles(const Host& host, const anyattn_device_facts& facts, Specialisation& spec) {
   const bool other_float = spec.cfg.rows <= kBF16 && spec.cfg.rows != spec.cfg.kind;  // has more range or digits than q's kind
-  spec.cfg.matrix = !other_float && vendor::kMatrixCores && host.option("products", "auto") != "scalar";
+  const int lanes = vendor::matrix_lanes(facts);
+  const bool other_rows = spec.cfg.kind == kF32 || spec.cfg.rows != spec.cfg.kind;  // mfma.h takes 16-bit rows as they lie
+  const bool scalars = other_float || (lanes == 64 && other_rows) || host.option("products", "auto") == "scalar";
+  spec.cfg.matrix = scalars ? 0 : lanes;
   const Config& cfg = spec.cfg;
   const bool scalar = !cfg.matrix || cfg.kind == kF32;
   constexpr int kAll = std::numeric_limits<int>::max();
-  spec.num_lanes = scalar || spec.direct ? 1 : 2;
+  spec.num_lanes = scalar || spec.direct || (cfg.latent && lanes == 64) ? 1 : 2;
   const int rows = cfg.group <= 16 ? 16 : cfg.group <= 32 ? 32 : 64;
-  if (cfg.latent && !scalar && latent_tile(cfg, facts, spec.lanes[0], rows) && latent_tile(cfg, facts, spec.lanes[1], 64)) {
+  if (cfg.latent && !scalar && lanes == 32 && latent_tile(cfg, facts, spec.lanes[0], rows) &&
+      latent_tile(cfg, facts, spec.lanes[1], 64)) {
     spec.num_lanes = spec.lanes[0].rows < spec.lanes[1].rows ? 2 : 1;
   } else {
     for (Tile& tile : spec.lanes) tile = {};

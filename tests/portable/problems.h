@@ -15,7 +15,17 @@ inline anyattn_device_facts small_device() {
   return facts;
 }
 
-inline Specialisation plain(int kind, int rows, int head_size, int group) {
+// The same, whose matrix cores mfma.h knows.
+inline anyattn_device_facts wave_device() {
+  anyattn_device_facts facts = small_device();
+  facts.device_kind = ANYATTN_DEVICE_HIP;
+  facts.architecture = "gfx90a";
+  facts.arch_major = 9;
+  facts.arch_minor = 0x0a;
+  return facts;
+}
+
+constexpr Specialisation plain(int kind, int rows, int head_size, int group) {
   Specialisation spec;
   Config& cfg = spec.cfg;
   cfg.kind = cfg.out_kind = kind;
@@ -28,14 +38,14 @@ inline Specialisation plain(int kind, int rows, int head_size, int group) {
   cfg.cp_world = cfg.cp_interleave = 1;
   return spec;
 }
-inline Specialisation latent(int kind, int rows, int rank, int rope, int heads) {
+constexpr Specialisation latent(int kind, int rows, int rank, int rope, int heads) {
   Specialisation spec = plain(kind, rows, rank + rope, heads);
   spec.cfg.latent = spec.cfg.num_kv_heads = 1;
   spec.cfg.head_size_v = rank;
   return spec;
 }
 // Keys and values of the call itself, as MLA's prefill has them.
-inline Specialisation direct(int kind, int head_size, int head_size_v) {
+constexpr Specialisation direct(int kind, int head_size, int head_size_v) {
   Specialisation spec = plain(kind, kind, head_size, 1);
   spec.cfg.head_size_v = head_size_v;
   spec.cfg.block_size = 0;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the programs of AMD's plugin for a device of 64 KiB, as it would compile them, and the files that they include, into a
-// folder: `program_texts FOLDER`. Read by kernel_text.py.
+// folder: `program_texts FOLDER`. Those of a device with matrix cores are called wave_*. Read by kernel_text.py.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include "compiler.h"
 #include "portable_source.h"
@@ -39,12 +40,19 @@ int main(int argc, char** argv) {
       {"latent_128_heads", latent(kBF16, kBF16, 512, 64, 128), false},
       {"records_16_heads", latent(kBF16, kRowsRecord, 512, 64, 16), false},
       {"mha_192_128", direct(kBF16, 192, 128), false},
+      {"wave_64", plain(kBF16, kBF16, 64, 8), false},
+      {"wave_half_80", plain(kF16, kF16, 80, 1), false},  // an odd number of steps of 16 columns
+      {"wave_256", plain(kBF16, kBF16, 256, 4), false},
+      {"wave_latent_128_heads", latent(kBF16, kBF16, 512, 64, 128), false},
+      {"wave_mha_192_128", direct(kBF16, 192, 128), false},
   };
   anyattn_host host{};
   host.struct_size = ANYATTN_HOST_SIZE;
   for (Problem problem : problems) {
-    choose_tiles(anyattn::Host(&host), small_device(), problem.spec);
-    if (!tiles_fit(small_device(), problem.spec)) return 1;
+    const bool wave = std::string_view(problem.name).starts_with("wave_");
+    const anyattn_device_facts facts = wave ? wave_device() : small_device();
+    choose_tiles(anyattn::Host(&host), facts, problem.spec);
+    if (!tiles_fit(facts, problem.spec) || problem.spec.cfg.matrix != (wave ? 64 : 0)) return 1;
     for (const Program& program : programs_of(problem.spec))
       if (problem.whole || program.part == Program::kAttend)
         write(anyattn::text(folder, problem.name, "_", program.lane, static_cast<int>(program.part), ".hip"),

@@ -2,7 +2,7 @@
 // The kernels of a device: each program of a launch is one block of threads. AA_PART: which of them this module holds.
 
 #if AA_PART == 0
-extern "C" __global__ void __launch_bounds__(launched_threads(tile), AA_MIN_BLOCKS)
+extern "C" __global__ void __launch_bounds__(launched_threads(cfg, tile), AA_MIN_BLOCKS)
     portable_attend(const __grid_constant__ AttendArgs a) {
   extern __shared__ __align__(1024) char memory[];
   const Tiles tiles{memory, shared_at(memory)};

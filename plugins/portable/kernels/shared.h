@@ -40,7 +40,7 @@ struct Config {
   int mm_prefix;  // 1: ranges that see each other both ways
   int invariant;  // 1: a unit is never split
   int cp_world, cp_rank, cp_interleave;
-  int matrix;      // 1: the device multiplies 16-bit tiles itself
+  int matrix;      // lanes that multiply a 16-bit tile together: 32 (mma.sync), 64 (MFMA); 0: element by element
   float soft_cap;  // 0: none
 };
 

@@ -16,11 +16,14 @@ namespace anyattn::portable::vendor {
 
 inline constexpr const char* kName = "cuda";
 inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_CUDA;
+// Lanes that multiply 16-bit tiles together: Config::matrix.
+inline int matrix_lanes(const anyattn_device_facts&) {
 #ifndef ANYATTN_PORTABLE_SHIM
-inline constexpr bool kMatrixCores = true;  // 16-bit tiles through mma.sync
+  return 32;
 #else
-inline constexpr bool kMatrixCores = false;  // the text of hip.h, through hip_on_cuda.h
+  return 0;  // the text of hip.h, through hip_on_cuda.h
 #endif
+}
 inline constexpr const char* kUnproven = nullptr;  // what was run: README.md
 inline constexpr const char* kDriverLibraries[] = {"libcuda.so.1"};
 inline constexpr CompilerNames kCompiler = kNvrtc;

@@ -4,7 +4,7 @@
 // Two barriers a stage say when it is full and when it is empty. Included by codes.h.
 #pragma once
 
-constexpr int kFeeders = launched_threads(tile) - kThreads;
+constexpr int kFeeders = launched_threads(cfg, tile) - kThreads;
 AA_FN SharedAt full_at(const Tiles& tiles, int stage) {
   return tiles.start + (SharedAt)((char*)tiles.offsets(0) - tiles.base) + stage * 16;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMD's words: groups of 32 lanes whatever the wave's width, plain copies, scalar products. Included before the kernels.
+// AMD's words: groups of 32 lanes whatever the wave's width, plain copies, scalar products; those of matrix cores are in mfma.h.
+// Included before the kernels.
 // Compiled without any header: builtins of the compiler only, so that an object is one command away.
 #pragma once
 
@@ -86,7 +87,9 @@ AA_FN void load_chunk(SharedAt to, const char* base, int64_t offset) {
 AA_FN void commit_loads() {}
 AA_FN void wait_loads(int) {}
 
-constexpr float kLift = 0;
+// The matrix cores of gfx90a take float16 below 2^-14 for 0: lifted, a probability is one only below 2^-21 of the largest. With
+// State's slack of 2^8 it stays below 2^15.
+constexpr float kLift = cfg.matrix == 64 && cfg.kind == kF16 ? 7 : 0;
 template <class Any, class Scores>
 AA_FN void wait_scores(const Any&, Scores&) {}
 template <class Any>
@@ -105,10 +108,24 @@ template <class Any>
 AA_FN bool feed_keys(const AttendArgs&, const BatchView&, const Any&, const Tiles&) {
   return false;
 }
+#ifndef AA_SCALAR_ALONE
+#include "mfma.h"
+#else
 struct QueryOperands {};
 AA_FN void keep_query(const Tiles&, QueryOperands&) {}
+AA_FN void wave_qk(const Tiles&, int, const QueryOperands&, Scores&) {}
+AA_FN void wave_pv(const Tiles&, int, int, const SeenScores&, Accumulator&) {}
+#endif
 AA_FN void share_weights(const Tiles&, const SeenScores&, const float (&)[kSeenRows], Accumulator&) {}
-AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands&, Scores& s) { scalar_qk(tiles, stage, s); }
+AA_FN void dot_qk(const Tiles& tiles, int stage, const QueryOperands& q, Scores& s) {
+  if constexpr (kWave)
+    wave_qk(tiles, stage, q, s);
+  else
+    scalar_qk(tiles, stage, s);
+}
 AA_FN void dot_pv(const Tiles& tiles, int stage, int column, const SeenScores& p, Accumulator& o) {
-  scalar_pv(tiles, stage, column, p, o);
+  if constexpr (kWave)
+    wave_pv(tiles, stage, column, p, o);
+  else
+    scalar_pv(tiles, stage, column, p, o);
 }

@@ -31,5 +31,6 @@ struct HalfOnCuda {
   }
 };
 #define _Float16 HalfOnCuda
+#define AA_SCALAR_ALONE  // no matrix core of AMD's here
 
 #include "hip.h"

@@ -13,7 +13,10 @@ namespace anyattn::portable::vendor {
 
 inline constexpr const char* kName = "hip";
 inline constexpr uint32_t kDeviceKind = ANYATTN_DEVICE_HIP;
-inline constexpr bool kMatrixCores = false;  // scalar products for every kind
+// Lanes that multiply 16-bit tiles together: Config::matrix. What mfma.h has been compiled for.
+inline int matrix_lanes(const anyattn_device_facts& facts) {
+  return facts.arch_major == 9 && (facts.arch_minor == 0x0a || facts.arch_minor == 0x42) ? 64 : 0;
+}
 inline constexpr const char* kUnproven = "no AMD device has run these kernels yet";
 inline constexpr const char* kDriverLibraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                                    "libamdhip64.so"};

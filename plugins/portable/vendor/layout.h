@@ -26,7 +26,11 @@ constexpr int tile_pitch(const Config& cfg, int size) {
 }
 // Latent keys of warp groups: other warps fetch them into tiles of 16-bit rows, whatever the cache holds (feed.h).
 constexpr bool is_fed(const Tile& tile) { return tile.groups && tile.warps_n == 2; }
-constexpr int launched_threads(const Tile& tile) { return 32 * tile.warps_m * tile.warps_n + (is_fed(tile) ? 256 : 0); }
+// Lanes of a warp as tiles count them: those of one product.
+constexpr int warp_lanes(const Config& cfg) { return cfg.matrix == 64 ? 64 : 32; }
+constexpr int launched_threads(const Config& cfg, const Tile& tile) {
+  return warp_lanes(cfg) * tile.warps_m * tile.warps_n + (is_fed(tile) ? 256 : 0);
+}
 // Decode of rows with scales of their own: they lie as a block has them, codes and scale without a gap.
 constexpr bool is_flat(const Config& cfg, const Tile& tile) { return cfg.matrix && has_row_scales(cfg.rows) && tile.rows == 8; }
 constexpr int stage_bytes(const Config& cfg, const Tile& tile) {

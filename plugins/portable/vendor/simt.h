@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA and HIP have in common: a tile's elements over 32 lanes (the layout of mma.m16n8), shared memory, scalar dots.
-// Included after the vendor's own words. Rows of a lane are lane / 4 and + 8, its columns 2 * (lane % 4) and + 1 of each 8.
+// What CUDA and HIP have in common: a tile's elements over a warp's lanes, shared memory, scalar dots. Included after the
+// vendor's own words. Four lanes share a row. Of 32 lanes (the layout of mma.m16n8, of scalar dots too) one has rows lane / 4 and
+// + 8, columns 2 * (lane % 4) and + 1 of each 8; of 64 (that of mfma.h) row lane % 16, columns 4 * (lane / 16) to + 3 of each 16.
 #pragma once
 
 constexpr float kLog2e = 1.44269504088896341f, kLn2 = 0.69314718055994531f;
@@ -26,14 +27,23 @@ constexpr int kPitchK = kFlat ? row_bytes(cfg, cfg.head_size) : tile.groups ? 2 
 constexpr int kPitchV = kFlat ? row_bytes(cfg, cfg.head_size_v) : tile_pitch(cfg, tile.columns);
 // Codes that share a 16-bit word: what one matrix load gives a lane belongs to so many neighbouring columns.
 constexpr int kPack = code_bits(cfg.rows) >= 16 ? 1 : 16 / code_bits(cfg.rows);
-// Neighbouring columns of the output that a lane has one accumulator apart.
-constexpr int kSpread = kFlat ? 32 / code_bits(cfg.rows) : kFed ? 1 : kPack;
+constexpr int kWarp = warp_lanes(cfg);
+constexpr bool kWave = kWarp == 64;
+// Of a product's result: a lane's neighbouring columns, and its rows.
+constexpr int kNear = kWave ? 4 : 2, kTileRows = kWave ? 1 : 2;
+// Neighbouring columns of the output that a lane has one result apart: of V a lane reads so many at once.
+constexpr int kSpread = kFlat   ? 32 / code_bits(cfg.rows)
+                        : kWave ? (tile.columns % 64 == 0   ? 4
+                                   : tile.columns % 32 == 0 ? 2
+                                                            : 1)
+                        : kFed  ? 1
+                                : kPack;
 constexpr int log2_int(int n) { return n > 1 ? 1 + log2_int(n / 2) : 0; }
 constexpr bool kRotated = cfg.rows == kRowsInt4Scaled;
 constexpr int kHalfRotation =
     1 << log2_int(cfg.head_size) / 2;  // H H = head_size: divided off in two steps, for float16's sake
 constexpr float kScoreFactor = kRotated ? (float)kHalfRotation / cfg.head_size : 1;
-constexpr int kThreads = 32 * tile.warps_m * tile.warps_n;
+constexpr int kThreads = kWarp * tile.warps_m * tile.warps_n;
 // Warps that share: their scores are parts of sums over `kSplits` warps; each lane then sees a piece of one row, and each warp
 // multiplies all rows with columns of its own, a tile of keys later, so that sums and products of two tiles overlap.
 constexpr int kSplits = tile.share ? tile.share : 1;
@@ -43,7 +53,7 @@ constexpr int kGroupWeights = tile.groups ? tile.keys / 4 : 1;       // of P, in
 constexpr int kSeenKeys = tile.share ? tile.keys : kWarpKeys;        // whose probabilities a warp multiplies with V
 constexpr int kTilesM = tile.share ? tile.rows / 16 : tile.m_tiles;  // of its accumulator
 constexpr int kRowSharers = tile.share ? kThreads / tile.rows : 4;   // lanes that see a row's scores
-constexpr int kLaneRows = kFlat ? 1 : 2 * kTilesM, kSeenRows = tile.share ? 1 : kLaneRows;
+constexpr int kLaneRows = kFlat ? 1 : kTileRows * kTilesM, kSeenRows = tile.share ? 1 : kLaneRows;
 constexpr int kLaneKeys = kWarpKeys / 4, kLaneSeen = tile.share ? tile.keys / kRowSharers : kLaneKeys;
 constexpr int kLaneColumns = kWarpColumns / 4;
 constexpr int kLaneSums = kLaneColumns + (kFlat && kRotated);    // the last: what zero points have added to each column
@@ -58,7 +68,7 @@ constexpr int kLookups = (tile.keys + kThreads - 1) / kThreads;
 constexpr int kRowLanes = 32, kRowsK = kThreads / kLanesK, kRowsV = kThreads / kLanesV;
 
 struct Scores {
-  float at[kFlat ? 1 : 2 * tile.m_tiles][kLaneKeys];
+  float at[kFlat ? 1 : kTileRows * tile.m_tiles][kLaneKeys];
 };
 struct SeenScores {
   float at[kSeenRows][kLaneSeen];
@@ -71,21 +81,29 @@ struct Accumulator {
 AA_FN constexpr int lane_columns() { return kLaneColumns; }
 AA_FN constexpr int lane_sums() { return kLaneSums; }
 AA_FN int lane() { return thread() % 32; }
-AA_FN int warp_m() { return thread() / 32 % tile.warps_m; }
-AA_FN int warp_n() { return thread() / 32 / tile.warps_m; }
-AA_FN int row_of(int i) { return ((tile.share ? 0 : warp_m() * tile.m_tiles) + i / 2) * 16 + i % 2 * 8 + lane() / 4; }
+// Of a warp's lane: its row in a product's result, and which it is of the four that share the row.
+AA_FN int own_row() { return kWave ? thread() % 16 : lane() / 4; }
+AA_FN int sharer() { return kWave ? thread() / 16 % 4 : lane() % 4; }
+AA_FN int warp_m() { return thread() / kWarp % tile.warps_m; }
+AA_FN int warp_n() { return thread() / kWarp / tile.warps_m; }
+AA_FN int row_of(int i) {
+  return ((tile.share ? 0 : warp_m() * tile.m_tiles) + i / kTileRows) * 16 + i % kTileRows * 8 + own_row();
+}
 AA_FN int key_of(int j) {
   if (kFlat) return warp_n() * kWarpKeys + lane() % 4 * kLaneKeys + j;
-  return warp_n() / kSplits * kWarpKeys + j / 2 * 8 + lane() % 4 * 2 + j % 2;
+  return warp_n() / kSplits * kWarpKeys + j / kNear * (4 * kNear) + sharer() * kNear + j % kNear;
 }
 AA_FN int seen_row_of(int i) { return tile.share ? thread() / kRowSharers : row_of(i); }
 AA_FN int seen_key_of(int j) { return tile.share ? (j / 2 * kRowSharers + thread() % kRowSharers) * 2 + j % 2 : key_of(j); }
 AA_FN int first_column() { return tile.share ? thread() / 32 * kWarpColumns : tile.groups ? warp_n() * kWarpColumns : 0; }
-// Columns of a lane in ascending order, and the accumulator of each: kSpread * 2 neighbours of every kSpread * 8.
+// Columns of a lane in ascending order, and the accumulator of each: kSpread * kNear neighbours of every four times as many.
 AA_FN int column_of(int c) {
-  return first_column() + c / (2 * kSpread) * (8 * kSpread) + lane() % 4 * (2 * kSpread) + c % (2 * kSpread);
+  constexpr int kTogether = kNear * kSpread;
+  return first_column() + c / kTogether * (4 * kTogether) + sharer() * kTogether + c % kTogether;
 }
-AA_FN constexpr int slot_of(int c) { return c / (2 * kSpread) * (2 * kSpread) + c % kSpread * 2 + c / kSpread % 2; }
+AA_FN constexpr int slot_of(int c) {
+  return c / (kNear * kSpread) * (kNear * kSpread) + c % kSpread * kNear + c / kSpread % kNear;
+}
 AA_FN unsigned word_at(const char* at) { return *(const unsigned*)at; }  // of a tile's row, or a record
 AA_FN int row_lane() { return lane(); }
 AA_FN int row_group() { return thread() / 32; }
@@ -94,15 +112,16 @@ AA_FN float largest_of_group(float x) {
   for (int mask = 16; mask; mask /= 2) x = larger(x, from_lane_xor(x, mask));
   return x;
 }
-AA_FN bool first_lane_of_row() { return lane() % 4 == 0 && (tile.share ? thread() < 32 : !tile.groups || warp_n() == 0); }
+AA_FN bool first_lane_of_row() { return sharer() == 0 && (tile.share ? thread() < 32 : !tile.groups || warp_n() == 0); }
+constexpr int kNextSharer = kWave ? 16 : 1;  // lanes further
 AA_FN float row_max(float x) {
   AA_UNROLL
-  for (int mask = 1; mask < kRowSharers; mask *= 2) x = larger(x, from_lane_xor(x, mask));
+  for (int mask = 1; mask < kRowSharers; mask *= 2) x = larger(x, from_lane_xor(x, mask * kNextSharer));
   return x;
 }
 AA_FN float row_sum(float x) {
   AA_UNROLL
-  for (int mask = 1; mask < kRowSharers; mask *= 2) x += from_lane_xor(x, mask);
+  for (int mask = 1; mask < kRowSharers; mask *= 2) x += from_lane_xor(x, mask * kNextSharer);
   return x;
 }
 
@@ -372,7 +391,7 @@ AA_FN void rotate_query(const Tiles& tiles) {
 }
 // The output out of it. A lane's columns are neighbours up to 2 kSpread, then come four lanes, then the rest.
 AA_FN void rotate_back(Accumulator& o) {
-  constexpr int kNear = 2 * kSpread;
+  constexpr int kNearest = 2 * kSpread;
   AA_UNROLL
   for (int i = 0; i < kLaneRows; ++i) {
     float(&y)[kLaneSums] = o.at[i];
@@ -380,13 +399,13 @@ AA_FN void rotate_back(Accumulator& o) {
     for (int c = 0; kLaneSums > kLaneColumns && c < kLaneColumns; ++c) y[c] -= y[kLaneSums - 1];
     AA_UNROLL
     for (int distance = 1; distance < cfg.head_size_v; distance *= 2) {
-      const int step = distance < kNear ? distance : distance / 4;
+      const int step = distance < kNearest ? distance : distance / 4;
       AA_UNROLL
       for (int c = 0; c < kLaneColumns; ++c) {
         float& low = y[slot_of(c)];
-        if (distance >= kNear && distance < 4 * kNear) {
-          const float other = from_lane_xor(low, distance / kNear);
-          low = lane() & distance / kNear ? other - low : low + other;
+        if (distance >= kNearest && distance < 4 * kNearest) {
+          const float other = from_lane_xor(low, distance / kNearest);
+          low = lane() & distance / kNearest ? other - low : low + other;
         } else if ((c & step) == 0 && c + step < kLaneColumns) {
           float& high = y[slot_of(c + step)];
           const float sum = low + high;
