@@ -45,7 +45,7 @@ struct Cut {
     args.invariant = invariant;
     int64_t cost = 0;
     for (int req = 0; req < args.batch.num_reqs; ++req)
-      for (int i = 0; i < items_of(args, req); ++i) items.push_back(make_item(args, req, i));
+      for (int i = 0; i < items_of(args, args.batch, req); ++i) items.push_back(make_item(args, req, i));
     const int64_t units = static_cast<int64_t>(items.size()) * num_heads;
     const int unit_cost = units > ranks ? args.unit_cost : 0;
     for (const Item& item : items) {

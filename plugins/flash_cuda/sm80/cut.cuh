@@ -4,15 +4,11 @@
 #pragma once
 
 #include "cuda_common/scan.cuh"
+#include "items.cuh"
 #include "sm80/work.h"
 #include "visible.cuh"
 
 namespace anyattn::flash::sm80 {
-
-__device__ inline int items_of(const Work& work, const Batch& batch, int req) {
-  const int rows = batch.query_start_loc[req + 1] - batch.query_start_loc[req];
-  return rows < work.min_query || rows > work.max_query ? 0 : (rows + work.tokens - 1) / work.tokens;
-}
 
 __device__ inline Item make_item(const Work& work, const Mask& mask, const Batch& batch, int req, int index) {
   Item item;

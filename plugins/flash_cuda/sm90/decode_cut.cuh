@@ -4,14 +4,10 @@
 #pragma once
 
 #include "cuda_common/scan.cuh"
+#include "items.cuh"
 #include "sm90/decode.h"
 
 namespace anyattn::flash::sm90 {
-
-__device__ inline int items_of(const PlanArgs& a, int req) {
-  const int rows = a.batch.query_start_loc[req + 1] - a.batch.query_start_loc[req];
-  return rows < a.min_query || rows > a.max_query ? 0 : (rows + a.tokens - 1) / a.tokens;
-}
 
 __device__ inline Item make_item(const PlanArgs& a, int req, int index) {
   Item item{};

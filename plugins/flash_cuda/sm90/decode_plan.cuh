@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kPlanThreads) decode_plan(const __grid_constan
   int64_t num_items = 0, total;
   for (int first = 0; first < num_reqs; first += kPlanThreads) {
     const int req = first + static_cast<int>(threadIdx.x);
-    const int64_t before = cuda::scan<kPlanThreads>(req < num_reqs ? items_of(a, req) : 0, &total);
+    const int64_t before = cuda::scan<kPlanThreads>(req < num_reqs ? items_of(a, a.batch, req) : 0, &total);
     if (req < num_reqs) a.first_item[req] = static_cast<int32_t>(num_items + before);
     num_items += total;
   }
