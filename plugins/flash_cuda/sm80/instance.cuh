@@ -9,18 +9,25 @@
 namespace anyattn::flash::sm80 {
 
 template <int kDtype, bool kFp8, int kHead, bool kPrefill>
-Instance instance() {
+struct AttendKernel {
   using Element = std::conditional_t<kDtype == kF16, __half, __nv_bfloat16>;
   using Code = std::conditional_t<kFp8, uint8_t, Element>;
   static constexpr Tile kTile = tile_of(kHead, kPrefill);
-  return {[] {
-            return cudaFuncSetAttribute(attend<Element, Code, kHead, kPrefill>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                        kTile.shared_bytes());
-          },
-          [](const Call& call, cudaStream_t stream) {
-            return cuda::launch({stream, call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), call.overlaps != 0},
-                                attend<Element, Code, kHead, kPrefill>, call);
-          }};
+  static constexpr auto kKernel = attend<Element, Code, kHead, kPrefill>;
+};
+
+template <int kDtype, bool kFp8, int kHead, bool kPrefill>
+cudaError_t AttendInstance<kDtype, kFp8, kHead, kPrefill>::prepare() {
+  using Kernel = AttendKernel<kDtype, kFp8, kHead, kPrefill>;
+  return cudaFuncSetAttribute(Kernel::kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kTile.shared_bytes());
+}
+
+template <int kDtype, bool kFp8, int kHead, bool kPrefill>
+cudaError_t AttendInstance<kDtype, kFp8, kHead, kPrefill>::launch(const Call& call, cudaStream_t stream) {
+  using Kernel = AttendKernel<kDtype, kFp8, kHead, kPrefill>;
+  constexpr Tile kTile = Kernel::kTile;
+  return cuda::launch({stream, call.work.num_blocks, kTile.threads(), kTile.shared_bytes(), call.overlaps != 0},
+                      Kernel::kKernel, call);
 }
 
 }  // namespace anyattn::flash::sm80

@@ -9,13 +9,10 @@
 
 namespace anyattn::flash::sm80 {
 
-// One instance: its attributes are set in prepare; launch queues it.
-struct Instance {
-  cudaError_t (*prepare)();
-  cudaError_t (*launch)(const Call&, cudaStream_t);
-};
-
 template <int kDtype, bool kFp8, int kHead, bool kPrefill>
-Instance instance();
+struct AttendInstance {
+  static cudaError_t prepare();  // the shared memory it needs
+  static cudaError_t launch(const Call& call, cudaStream_t stream);
+};
 
 }  // namespace anyattn::flash::sm80

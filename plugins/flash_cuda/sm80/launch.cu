@@ -30,17 +30,30 @@ Tile tile_for(const Problem& problem) {
   return tile_of(head_of(std::max(problem.head_size, problem.head_size_v)), kPrefill);
 }
 
+struct Instance {
+  int dtype, kv_dtype, head;
+  bool prefill;
+  cudaError_t (*prepare)();
+  cudaError_t (*launch)(const Call&, cudaStream_t);
+};
+template <int kDtype, bool kFp8, int kHead, bool kPrefill>
+constexpr Instance instance(AttendInstance<kDtype, kFp8, kHead, kPrefill> of) {
+  return {kDtype, kFp8 ? kE4M3 : kDtype, kHead, kPrefill, of.prepare, of.launch};
+}
+constexpr Instance kInstances[] = {
+#define ANYATTN_INSTANCE(...) instance(__VA_ARGS__{}),
+#include "kernels/sm80_instances.inc"
+#include "kernels/sm80_instances_e4m3.inc"
+#undef ANYATTN_INSTANCE
+};
+
 template <bool kPrefill>
-Instance instance_for(const Problem& problem) {
+const Instance& instance_for(const Problem& problem) {
   const int head = tile_for<kPrefill>(problem).head;
-  const auto of = [&]<int kDtype, bool kFp8> {
-    return head == 64    ? instance<kDtype, kFp8, 64, kPrefill>()
-           : head == 128 ? instance<kDtype, kFp8, 128, kPrefill>()
-                         : instance<kDtype, kFp8, 256, kPrefill>();
-  };
-  if (problem.kv_dtype == kE4M3)
-    return problem.dtype == kF16 ? of.template operator()<kF16, true>() : of.template operator()<kBF16, true>();
-  return problem.dtype == kF16 ? of.template operator()<kF16, false>() : of.template operator()<kBF16, false>();
+  for (const Instance& one : kInstances)
+    if (one.dtype == problem.dtype && one.kv_dtype == problem.kv_dtype && one.head == head && one.prefill == kPrefill)
+      return one;
+  throw Error(ANYATTN_INTERNAL, "sm80: no kernel for a problem that longest_query takes");
 }
 
 // The lane's cut, its lists laid into `persistent`; null counts only.

@@ -9,6 +9,7 @@
 #include "cuda_common/check.h"
 #include "cuda_common/launch.cuh"
 #include "cuda_common/tensor_map.h"
+#include "dtype_of.h"
 #include "lacks.h"
 #include "params.h"
 #include "sm90/decode_instance.cuh"
@@ -56,22 +57,26 @@ int depth_of(const Lane& lane) {
   return depth;
 }
 
-constexpr std::integer_sequence<int, 64, 96, 128, 192, 256> kHeads;
+struct Instance {
+  int dtype, kv_dtype, head_size;
+  DecodeKernel (*kernel)(bool wide);
+};
+template <class T, class Code, int kHead>
+constexpr Instance instance(DecodeInstance<T, Code, kHead> of) {
+  return {kDtypeOf<T>, kDtypeOf<Code>, kHead, of.kernel};
+}
+constexpr Instance kInstances[] = {
+#define ANYATTN_INSTANCE(...) instance(__VA_ARGS__{}),
+#include "kernels/sm90_decode_instances.inc"
+#undef ANYATTN_INSTANCE
+};
 
 // The kernel for a lane; null where there is none.
-template <class T, class Code, int... kSizes>
-DecodeKernel kernel_of(int head, bool wide, std::integer_sequence<int, kSizes...>) {
-  DecodeKernel kernel = nullptr;
-  ((head == kSizes && (kernel = DecodeInstance<T, Code, kSizes>::kernel(wide))), ...);
-  return kernel;
-}
-template <class T>
 DecodeKernel kernel_of(const Problem& problem, bool wide) {
-  return problem.kv_dtype == kE4M3 ? kernel_of<T, __nv_fp8_e4m3>(problem.head_size, wide, kHeads)
-                                   : kernel_of<T, T>(problem.head_size, wide, kHeads);
-}
-DecodeKernel kernel_of(const Problem& problem, bool wide) {
-  return problem.dtype == kBF16 ? kernel_of<__nv_bfloat16>(problem, wide) : kernel_of<__half>(problem, wide);
+  for (const Instance& one : kInstances)
+    if (one.dtype == problem.dtype && one.kv_dtype == problem.kv_dtype && one.head_size == problem.head_size)
+      return one.kernel(wide);
+  return nullptr;
 }
 DecodeKernel kernel_of(const Lane& lane) { return kernel_of(lane.problem, rows_of(lane) > 8); }
 

@@ -6,6 +6,7 @@
 
 #include "cuda_common/check.h"
 #include "cuda_common/tensor_map.h"
+#include "flash_cuda/dtype_of.h"
 #include "flash_cuda/lacks.h"
 #include "flash_cuda/params.h"
 #include "flash_cuda/sm90/prefill_instance.cuh"
@@ -20,17 +21,14 @@ struct Instance {
   void (*launch)(const PrefillMaps&, const PrefillArgs&, int, void*);
 };
 template <class Element, int kRow>
-constexpr Instance instance(int dtype) {
-  return {dtype, kRow, PrefillInstance<Element, kRow>::prepare, PrefillInstance<Element, kRow>::launch};
+constexpr Instance instance(PrefillInstance<Element, kRow> of) {
+  return {kDtypeOf<Element>, kRow, of.prepare, of.launch};
 }
-#ifndef ANYATTN_PREFILL_INSTANCES
-#define ANYATTN_PREFILL_INSTANCES                                                                                 \
-  instance<__nv_bfloat16, 0>(kBF16), instance<__nv_bfloat16, 1>(kBF16), instance<__nv_bfloat16, 2>(kBF16),        \
-      instance<__nv_bfloat16, 3>(kBF16), instance<__nv_bfloat16, 4>(kBF16), instance<__half, 0>(kF16),            \
-      instance<__half, 1>(kF16), instance<__half, 2>(kF16), instance<__half, 3>(kF16), instance<__half, 4>(kF16), \
-      instance<__nv_fp8_e4m3, 5>(kE4M3)
-#endif
-constexpr Instance kInstances[] = {ANYATTN_PREFILL_INSTANCES};
+constexpr Instance kInstances[] = {
+#define ANYATTN_INSTANCE(...) instance(__VA_ARGS__{}),
+#include "kernels/sm90_instances.inc"
+#undef ANYATTN_INSTANCE
+};
 
 // The one decision: everything the launches need; instance null: not this family's problem, for what it lacks.
 struct Choice {
@@ -58,7 +56,7 @@ Choice choose(const Device& device, const Problem& problem) {
   Choice choice;
   choice.lacks = lacks_beside_tile(device, problem);
   if (choice.lacks) return choice;
-  for (const Instance& instance : kInstances) {  // smallest first
+  for (const Instance& instance : kInstances) {  // those of a dtype: smallest first
     const PrefillTile& tile = kPrefillTiles[instance.row];
     if (instance.dtype != problem.dtype || tile.head_size < problem.head_size || tile.head_size_v < problem.head_size_v)
       continue;
