@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the decode family of sm_90 against float32, then times it: graphs over cold page tables. No part of the build:
-//   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda -I sdk/cpp/include -I sdk/include
-//     plugins/flash_cuda/measure/decode.cu plugins/flash_cuda/sm90/decode.cu UNITS.cu -o decode
-//   ./decode check | smallest | few | all | ragged | sizes | one, then a page size or 0, then fp8 or bf16, of one also batch and context
-//     (UNITS.cu: one for each line of decode_instances.txt)
+// Checks decode of sm_90, or of the general path, against float32, then times it: graphs over cold page tables. No part of the build:
+//   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a --expt-relaxed-constexpr -I plugins -I plugins/flash_cuda
+//     -I sdk/cpp/include -I sdk/include -I BUILT plugins/flash_cuda/measure/decode.cu plugins/flash_cuda/sm90/decode.cu
+//     plugins/flash_cuda/sm80/launch.cu BUILT/kernels/{decode,attend}_*.cu -o decode      (BUILT: build/release/plugins/flash_cuda)
+//   ./decode [sm80] check | smallest | few | all | ragged | sizes | one, then a page size or 0, then fp8 or bf16, of one also batch and
+//     context (sm80: the general path)
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -101,6 +102,10 @@ int smallest(cudaStream_t stream) {
 }  // namespace
 
 int main(int count, char** argument) {
+  if (count > 1 && std::string(argument[1]) == "sm80") {
+    family = &kSm80Decode;
+    --count, ++argument;
+  }
   const std::string what = count > 1 ? argument[1] : "check";
   CHECK(cudaSetDevice(0));
   cudaDeviceProp prop;

@@ -98,6 +98,7 @@ __global__ void reference(const T* q, const Code* cache, Plane plane, const int*
 }
 
 inline Device facts;
+inline const Family* family = &kSm90Decode;
 
 inline float element(const std::vector<char>& from, uint64_t i, int dtype) {
   if (dtype == kF32) return reinterpret_cast<const float*>(from.data())[i];
@@ -173,13 +174,13 @@ class Point {
     lane_.limits = {reqs_, rows_, *std::max_element(s_.queries.begin(), s_.queries.end()), longest_, width_};
     lane_.min_query = 0;
     lane_.max_query = lane_.limits.max_query_len;
-    if (kSm90Decode.longest_query(facts, lane_.problem) == 0) std::fprintf(stderr, "not taken\n"), std::exit(1);
-    memory_ = kSm90Decode.memory(lane_);
+    if (family->longest_query(facts, lane_.problem) == 0) std::fprintf(stderr, "not taken\n"), std::exit(1);
+    memory_ = family->memory(lane_);
     scratch_ = device<char>(memory_.scratch_bytes, 0xff);
     each_ = (memory_.persistent_bytes + 255) / 256 * 256;
     persistent_ = device<char>(each_ * rotation_);
     kept_ = device<Batch>(rotation_);
-    kSm90Decode.prepare(lane_);
+    family->prepare(lane_);
     update();
   }
   ~Point() {
@@ -198,7 +199,7 @@ class Point {
                  reqs_,          rows_};
       u.kept = kept_ + r;
       u.persistent = persistent_ + each_ * r;
-      kSm90Decode.update(lane_, u, nullptr);
+      family->update(lane_, u, nullptr);
     }
     CHECK(cudaDeviceSynchronize());
   }
@@ -228,7 +229,7 @@ class Point {
     f.lse_factor = 1;
     if (s_.sinks) f.sinks = sinks_;
     f.softmax_scale = 1 / std::sqrt(static_cast<float>(s_.head_size));
-    kSm90Decode.forward(lane_, f, stream);
+    family->forward(lane_, f, stream);
   }
   int counter_set = 0;
   int rotation() const { return rotation_; }

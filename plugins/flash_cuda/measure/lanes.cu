@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which family of sm_90 is faster for which query lengths: chunks of a prompt over a long prefix, chunks beside decode rows, a few tokens a
+// Which family is faster for which query lengths: chunks of a prompt over a long prefix, chunks beside decode rows, a few tokens a
 // request. Each scene is compared with float32, then timed as graph replays over cold page tables. No part of the build:
 //   nvcc -O3 -std=c++20 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda
-//     -I sdk/cpp/include -I sdk/include plugins/flash_cuda/measure/lanes.cu plugins/flash_cuda/sm90/{prefill,decode}.cu UNITS.cu -o lanes
-//   ./lanes chunks | tokens ...      (UNITS.cu: one for each line of sm90/instances.txt and sm90/decode_instances.txt)
+//     -I sdk/cpp/include -I sdk/include -I BUILT plugins/flash_cuda/measure/lanes.cu
+//     plugins/flash_cuda/{sm90/prefill,sm90/decode,sm80/launch}.cu BUILT/kernels/*.cu -o lanes    (BUILT: build/release/plugins/flash_cuda)
+//   ./lanes [sm80] chunks | tokens ...      (sm80: the general path's families in place of those of sm_90)
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -111,6 +112,7 @@ T* to_device(const std::vector<T>& values) {
 }
 
 Device facts;
+const Family *decode_family = &kSm90Decode, *prefill_family = &kSm90Prefill;
 cudaStream_t stream;
 
 // A batch over `copies` disjoint page tables of one cache.
@@ -284,13 +286,13 @@ bool say(const char* what, std::pair<double, double> measured) {
 }
 
 bool chunks() {
-  const Part prefill{&kSm90Prefill, 0, kAnyQuery};
+  const Part prefill{prefill_family, 0, kAnyQuery};
   bool right = true;
   const auto one = [&](const std::string& name, int page, const std::vector<Request>& requests, bool beside = false) {
     Scene scene(32, 8, page, requests);
     std::printf("%s, page %d:", name.c_str(), page);
     right &= say(beside ? "both lanes" : "prefill",
-                 scene.measure(beside ? std::vector<Part>{{&kSm90Decode, 0, 4}, {&kSm90Prefill, 5, kAnyQuery}}
+                 scene.measure(beside ? std::vector<Part>{{decode_family, 0, 4}, {prefill_family, 5, kAnyQuery}}
                                       : std::vector<Part>{prefill}));
     std::printf("\n");
     std::fflush(stdout);
@@ -320,8 +322,8 @@ bool tokens() {
         for (const int query : {1, 2, 4, 5, 8, 16}) {
           Scene scene(heads, 8, 64, std::vector<Request>(batch, {query, keys}));
           std::printf("heads %d of 8, %d x %d, %d tokens:", heads, batch, keys, query);
-          right &= say("decode", scene.measure({{&kSm90Decode, 0, 16}}));
-          right &= say("prefill", scene.measure({{&kSm90Prefill, 0, kAnyQuery}}));
+          right &= say("decode", scene.measure({{decode_family, 0, 16}}));
+          right &= say("prefill", scene.measure({{prefill_family, 0, kAnyQuery}}));
           std::printf("\n");
           std::fflush(stdout);
         }
@@ -338,6 +340,7 @@ int main(int count, char** argument) {
   bool right = true;
   for (int i = 1; i < count; ++i) {
     const std::string what = argument[i];
+    if (what == "sm80") decode_family = &kSm80Decode, prefill_family = &kSm80Prefill;
     if (what == "chunks") right &= chunks();
     if (what == "tokens") right &= tokens();
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the Hopper prefill against float32 on the device, then times graph replays. No part of the build:
-//   nvcc -O3 -std=c++20 -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda -I sdk/include -I sdk/cpp/include \
-//     plugins/flash_cuda/measure/prefill.cu plugins/flash_cuda/sm90/prefill.cu UNITS.cu -o prefill
-//   ./prefill check | ragged | paged | codes | heads | once      (UNITS.cu: a unit for each line of sm90/instances.txt)
+// Checks prefill of sm_90, or of the general path, against float32 on the device, then times graph replays. No part of the build:
+//   nvcc -O3 -std=c++20 --expt-relaxed-constexpr -gencode=arch=compute_90a,code=sm_90a -I plugins -I plugins/flash_cuda \
+//     -I sdk/include -I sdk/cpp/include -I BUILT plugins/flash_cuda/measure/prefill.cu plugins/flash_cuda/sm90/prefill.cu \
+//     plugins/flash_cuda/sm80/launch.cu BUILT/kernels/{prefill,attend}_*.cu -o prefill    (BUILT: build/release/plugins/flash_cuda)
+//   ./prefill [sm80] check | ragged | paged | codes | heads | once      (sm80: the general path)
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -28,6 +29,7 @@ namespace {
 using namespace anyattn::flash;
 using namespace anyattn::measure;
 
+const Family* family = &kSm90Prefill;
 constexpr float kScales[] = {2, 0.5, 4};  // of codes: q, k, v
 
 struct Request {
@@ -212,16 +214,16 @@ struct Scene {
     } else {
       paged(reqs, width);
     }
-    const Memory memory = kSm90Prefill.memory(lane);
+    const Memory memory = family->memory(lane);
     call.persistent = keep(room<char>(memory.persistent_bytes, 0));
     call.scratch = keep(room<char>(memory.scratch_bytes, 0));
     call.kept = keep(room<Batch>(1, 0));
     CHECK(cudaDeviceSynchronize());
-    kSm90Prefill.prepare(lane);
+    family->prepare(lane);
     update(nullptr);
   }
   void update(cudaStream_t stream) {
-    kSm90Prefill.update(lane, {batch, const_cast<Batch*>(call.kept), const_cast<void*>(call.persistent)}, stream);
+    family->update(lane, {batch, const_cast<Batch*>(call.kept), const_cast<void*>(call.persistent)}, stream);
   }
   void use(int copy) {  // keys of this copy
     if (c.block_size != 0) {
@@ -389,12 +391,12 @@ int check(const Device& device) {
   for (const Case& c : cases) {
     const Problem problem{c.dtype,       c.dtype,       dtype_out(c.dtype), c.head_size,
                           c.head_size_v, c.num_q_heads, c.num_kv_heads,     c.block_size};
-    if (kSm90Prefill.longest_query(device, problem) == 0) {
+    if (family->longest_query(device, problem) == 0) {
       skipped++;
       continue;
     }
     Scene scene(c, device, 1);
-    kSm90Prefill.forward(scene.lane, scene.call, nullptr);
+    family->forward(scene.lane, scene.call, nullptr);
     const double error = scene.compare(1);
     const double allowed = c.dtype == kE4M3 ? 4e-2 : c.dtype == kBF16 ? 5e-3 : 1e-3;
     if (!(error <= allowed)) bad++;
@@ -427,7 +429,7 @@ double time(Scene& scene, bool rested, double budget) {
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   for (size_t i = 0; i < scene.k_copies.size(); i++) {
     scene.use(static_cast<int>(i));
-    kSm90Prefill.forward(scene.lane, scene.call, stream);
+    family->forward(scene.lane, scene.call, stream);
   }
   CHECK(cudaStreamEndCapture(stream, &graph));
   cudaGraphExec_t exec;
@@ -473,7 +475,7 @@ void time_point(const Device& device, const Point& p, int dtype, int head_size, 
   for (int i = 0; i < p.batch; i++) c.requests.push_back({p.length, p.length});
   const double bytes = 2.0 * bytes_of(dtype) * p.batch * p.length * 8 * head_size;
   Scene scene(c, device, static_cast<int>(std::clamp(256e6 / bytes, 1.0, 128.0)));
-  kSm90Prefill.forward(scene.lane, scene.call, nullptr);
+  family->forward(scene.lane, scene.call, nullptr);
   const double error = scene.compare(p.length / 8 - 1);
   const double flops = 4.0 * p.batch * 32 * p.length * p.length * head_size / (p.causal ? 2 : 1);
   std::printf("%s head %-3d %d x %-5d %-6s page %-3d error %.1e", codes ? "e4m3" : "bf16", head_size, p.batch, p.length,
@@ -497,6 +499,11 @@ int main(int argc, char** argv) {
   int status = 0;
   for (int i = 1; i < argc; i++) {
     const std::string what = argv[i];
+    if (what == "sm80") family = &kSm80Prefill;
+    if (what == "codes" && family == &kSm80Prefill) {
+      std::fprintf(stderr, "codes: the general path takes none in q\n");
+      return 1;
+    }
     if (what == "check") status |= check(device);
     for (const Point& p : kPoints) {
       if (what == "ragged") time_point(device, p, kBF16, 128, 0);
@@ -510,7 +517,7 @@ int main(int argc, char** argv) {
       Scene scene(
           {kBF16, 128, 128, 32, 8, 0, 0, kCausal, -1, -1, 0, 0, {{4096, 4096}, {4096, 4096}, {4096, 4096}, {4096, 4096}}},
           device, 1);
-      for (int n = 0; n < 3; n++) kSm90Prefill.forward(scene.lane, scene.call, nullptr);
+      for (int n = 0; n < 3; n++) family->forward(scene.lane, scene.call, nullptr);
       CHECK(cudaDeviceSynchronize());
     }
     std::fflush(stdout);
