@@ -25,6 +25,17 @@ inline anyattn_device_facts wave_device() {
   return facts;
 }
 
+// Its tiles, under option products.
+inline void choose(const anyattn_device_facts& facts, const char* products, Specialisation& spec) {
+  const anyattn_option option{ANYATTN_OPTION_SIZE, 0, "products", products};
+  anyattn_host host{};
+  host.struct_size = ANYATTN_HOST_SIZE;
+  host.num_options = 1;
+  host.option_stride = sizeof option;
+  host.options = &option;
+  choose_tiles(anyattn::Host(&host), facts, spec);
+}
+
 constexpr Specialisation plain(int kind, int rows, int head_size, int group) {
   Specialisation spec;
   Config& cfg = spec.cfg;

@@ -49,16 +49,6 @@ void check_lanes(const anyattn_device_facts& facts, const std::string& which, co
   }
 }
 
-void choose(const anyattn_device_facts& facts, const char* products, Specialisation& spec) {
-  const anyattn_option option{ANYATTN_OPTION_SIZE, 0, "products", products};
-  anyattn_host host{};
-  host.struct_size = ANYATTN_HOST_SIZE;
-  host.num_options = 1;
-  host.option_stride = sizeof option;
-  host.options = &option;
-  choose_tiles(anyattn::Host(&host), facts, spec);
-}
-
 // Are they accepted? Then looks at every lane.
 bool accepts(const anyattn_device_facts& facts, const char* products, Specialisation spec) {
   choose(facts, products, spec);

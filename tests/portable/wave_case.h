@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of one problem as compiled for matrix cores, run by hip_on_host.h. Each wave_*.cc compiles one; wave_test.cc runs it.
+// The kernels of one problem as compiled for waves of 64 lanes, run by hip_on_host.h. Each wave_*.cc compiles one; wave_test.cc runs it.
 #pragma once
 
 #include "kernels.h"
@@ -7,10 +7,10 @@
 
 namespace anyattn::portable {
 
-constexpr Config on_matrix_cores(Specialisation spec, int num_kv_heads, int window_left = -1) {
+constexpr Config on_waves(Specialisation spec, int num_kv_heads, int window_left = -1, int matrix = 64) {
   spec.cfg.num_kv_heads = num_kv_heads;
   spec.cfg.window_left = window_left;
-  spec.cfg.matrix = 64;
+  spec.cfg.matrix = matrix;
   return spec.cfg;
 }
 
@@ -21,6 +21,6 @@ struct WaveCase {
   void (*attend)(const AttendArgs& a);
 };
 
-extern const WaveCase kWaveDecode, kWavePrefill, kWaveLatent;
+extern const WaveCase kWaveDecode, kWavePrefill, kWaveLatent, kWaveScalar;
 
 }  // namespace anyattn::portable

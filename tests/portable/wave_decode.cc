@@ -13,7 +13,7 @@ namespace anyattn::portable {
 namespace wave_decode {
 namespace {
 
-constexpr Config cfg = on_matrix_cores(plain(kBF16, kBF16, 32, 8), 2);
+constexpr Config cfg = on_waves(plain(kBF16, kBF16, 32, 8), 2);
 constexpr Tile tile{.rows = 16,
                     .keys = 64,
                     .columns = 32,

@@ -13,7 +13,7 @@ namespace anyattn::portable {
 namespace wave_latent {
 namespace {
 
-constexpr Config cfg = on_matrix_cores(latent(kBF16, kBF16, 512, 64, 20), 1);
+constexpr Config cfg = on_waves(latent(kBF16, kBF16, 512, 64, 20), 1);
 constexpr Tile tile{.rows = 16,
                     .keys = 32,
                     .columns = 256,

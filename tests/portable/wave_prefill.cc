@@ -13,7 +13,7 @@ namespace anyattn::portable {
 namespace wave_prefill {
 namespace {
 
-constexpr Config cfg = on_matrix_cores(plain(kF16, kF16, 80, 1), 2, 90);
+constexpr Config cfg = on_waves(plain(kF16, kF16, 80, 1), 2, 90);
 constexpr Tile tile{.rows = 128,
                     .keys = 64,
                     .columns = 80,

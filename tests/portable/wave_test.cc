@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What mfma.h computes, without AMD's hardware: the kernels of three problems run by emulated waves of 64 lanes (hip_on_host.h), on
+// What waves of 64 lanes and mfma.h compute, without AMD's hardware: the kernels of four problems run by emulated waves of 64 lanes (hip_on_host.h), on
 // the tiles that a gfx90a gets, against the reference of the conformance kit.
 #include <doctest/doctest.h>
 
@@ -131,10 +131,8 @@ void check_tile(const WaveCase& of, int lane) {
   Specialisation spec;
   spec.cfg = of.cfg;
   spec.cfg.matrix = 0;
-  anyattn_host host{};
-  host.struct_size = ANYATTN_HOST_SIZE;
-  choose_tiles(anyattn::Host(&host), wave_device(), spec);
-  CHECK(spec.cfg.matrix == 64);
+  choose(wave_device(), of.cfg.matrix ? "auto" : "scalar", spec);
+  CHECK(spec.cfg.matrix == of.cfg.matrix);
   REQUIRE(lane < spec.num_lanes);
   Tile tile = spec.lanes[lane];
   tile.slots = of.tile.slots;  // the size of the device
@@ -158,14 +156,17 @@ TEST_CASE("matrix_cores_of_amd_decode_latent_layers_within_the_bound") {
   check(kWaveLatent, {{1, 50}, {2, 19}});
 }
 
+TEST_CASE("waves_of_64_lanes_compute_scalar_products_within_the_bound") {
+  check_tile(kWaveScalar, 0);
+  check(kWaveScalar, {{1, 130}, {3, 70}});
+}
+
 TEST_CASE("matrix_cores_of_amd_get_tiles_of_whole_products") {
   for (int head = 8; head <= 576; head += 8)
     for (const int group : {1, 4, 16, 17, 32, 33, 128})
       for (const bool is_latent : {false, true}) {
         Specialisation spec = is_latent ? latent(kBF16, kBF16, 512, head, group) : plain(kF16, kF16, head, group);
-        anyattn_host host{};
-        host.struct_size = ANYATTN_HOST_SIZE;
-        choose_tiles(anyattn::Host(&host), wave_device(), spec);
+        choose(wave_device(), "auto", spec);
         CAPTURE(head);
         CAPTURE(group);
         CAPTURE(is_latent);
@@ -187,13 +188,7 @@ TEST_CASE("matrix_cores_of_amd_take_16_bit_rows_of_architectures_that_were_compi
     anyattn_device_facts facts = wave_device();
     facts.arch_major = major;
     facts.arch_minor = minor;
-    const anyattn_option option{ANYATTN_OPTION_SIZE, 0, "products", products};
-    anyattn_host host{};
-    host.struct_size = ANYATTN_HOST_SIZE;
-    host.num_options = 1;
-    host.option_stride = sizeof option;
-    host.options = &option;
-    choose_tiles(anyattn::Host(&host), facts, spec);
+    choose(facts, products, spec);
     return spec.cfg.matrix;
   };
   const Specialisation half = plain(kF16, kF16, 128, 4);
