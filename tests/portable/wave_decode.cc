@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bfloat16, 8 query heads a kv head: four waves share the keys, q stays in registers.
+// float16, 8 query heads a kv head: four waves share the keys, q stays in registers.
 #include <cstdlib>
 #include <cstring>
 
@@ -13,7 +13,7 @@ namespace anyattn::portable {
 namespace wave_decode {
 namespace {
 
-constexpr Config cfg = on_waves(plain(kBF16, kBF16, 32, 8), 2);
+constexpr Config cfg = on_waves(plain(kF16, kF16, 32, 8), 2);
 constexpr Tile tile{.rows = 16,
                     .keys = 64,
                     .columns = 32,

@@ -3,6 +3,7 @@
 // the tiles that a gfx90a gets, against the reference of the conformance kit.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -46,6 +47,9 @@ struct Values {
     std::normal_distribution<float> normal;
     for (int i = 0; i < width; ++i) row(token)[i] = stored(kind, normal(random));
   }
+  void fill(int64_t token, float first, float rest) {
+    for (int i = 0; i < width; ++i) row(token)[i] = stored(kind, i == 0 ? first : rest);
+  }
   void read(int64_t token, float* into) {
     for (int i = 0; i < width; ++i) into[i] = loaded(kind, row(token)[i]);
   }
@@ -53,7 +57,8 @@ struct Values {
 };
 
 // The batch through the emulated kernels and through the reference: are all outputs and log-sum-exps within the bound?
-void check(const WaveCase& of, const std::vector<Request>& requests) {
+// `peaked`: of the first head, key 0 has the weight 1 and the value 0, all others 2^-15 and 1.
+void check(const WaveCase& of, const std::vector<Request>& requests, bool peaked = false) {
   const Config& cfg = of.cfg;
   const int heads = cfg.group * cfg.num_kv_heads, num_reqs = static_cast<int>(requests.size());
   const int rope = cfg.latent ? cfg.head_size - cfg.head_size_v : 0;
@@ -78,6 +83,12 @@ void check(const WaveCase& of, const std::vector<Request>& requests) {
       k.draw(slot_of(r, key), random);
       v.draw(slot_of(r, key), random);
       if (cfg.latent) std::memcpy(v.row(slot_of(r, key)), k.row(slot_of(r, key)), static_cast<size_t>(v.width) * 2);
+    }
+  for (int t = 0; peaked && t < tokens; ++t) q.fill(t, 1, 0);
+  for (int r = 0; peaked && r < num_reqs; ++r)
+    for (int key = 0; key < requests[r].seq_len; ++key) {
+      k.fill(slot_of(r, key), key == 0 ? static_cast<float>(15 * std::log(2.0) / kScale) : 0, 0);
+      v.fill(slot_of(r, key), key > 0, key > 0);
     }
 
   std::vector<float> lse(static_cast<size_t>(tokens) * heads, std::numeric_limits<float>::quiet_NaN());
@@ -145,6 +156,8 @@ TEST_CASE("matrix_cores_of_amd_decode_within_the_bound") {
   check_tile(kWaveDecode, 0);
   check(kWaveDecode, {{1, 200}, {2, 77}, {1, 1}});
 }
+
+TEST_CASE("matrix_cores_of_amd_count_float16_weights_below_its_normal_numbers") { check(kWaveDecode, {{1, 500}}, true); }
 
 TEST_CASE("matrix_cores_of_amd_prefill_within_the_bound") {
   check_tile(kWavePrefill, 1);
