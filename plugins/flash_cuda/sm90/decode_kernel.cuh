@@ -25,6 +25,7 @@
 #include "cuda_common/tma.cuh"
 #include "sm90/decode.h"
 #include "sm90/decode_instance.cuh"
+#include "sm90/decode_merge.cuh"
 #include "sm90/decode_walk.cuh"
 
 namespace anyattn::flash::sm90 {
@@ -339,33 +340,11 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
     }
   };
 
-  const auto store_out = [&](int64_t token, int q_head, int quad, const float4& value) {
-    char* const to = a.out.data + token * a.out.token_bytes + q_head * a.out.head_bytes;
-    if (a.out_dtype == kF32)
-      *reinterpret_cast<float4*>(to + quad * 16) = value;
-    else if (a.out_dtype == kF16)
-      *reinterpret_cast<uint2*>(to + quad * 8) = {cuda::pack2<__half>(value.x, value.y), cuda::pack2<__half>(value.z, value.w)};
-    else
-      *reinterpret_cast<uint2*>(to + quad * 8) = {cuda::pack2<__nv_bfloat16>(value.x, value.y),
-                                                  cuda::pack2<__nv_bfloat16>(value.z, value.w)};
-  };
-  int first_row = 0, head = 0;                                                              // of the unit that ends
-  const auto write = [&](int row, int quad, float top, float total, const float4& value) {  // top in base 2
+  int first_row = 0, head = 0;  // of the unit that ends
+  const auto write = [&](int row, int quad, float top, float total, const float4& value) {
     const int in_unit = row * a.inverse_group >> 8, q_head = head * a.group + row - in_unit * a.group;
     const int64_t token = first_row + in_unit;
-    float scale = 1;
-    if (a.sinks) {
-      const float sink = a.sinks[q_head] * cuda::kLog2e, higher = fmaxf(top, sink);
-      scale = top == -INFINITY ? 0 : cuda::exp2_fast(top - higher);
-      total = (scale == 0 ? 0 : total * scale) + cuda::exp2_fast(sink - higher);
-      top = higher;
-    }
-    const bool empty = top == -INFINITY;
-    scale = empty ? 0 : __fdividef(scale, total) * value_scale;
-    store_out(token, q_head, quad, {value.x * scale, value.y * scale, value.z * scale, value.w * scale});
-    if (quad == 0 && a.lse)
-      a.lse[token * a.lse_token_stride + q_head * a.lse_head_stride] =
-          empty ? -INFINITY : (top + __log2f(total)) * cuda::kLn2 * a.lse_factor;
+    write_row(a, token, q_head, value_scale, quad, top, total, value);
   };
   const auto part = [&](int piece, int from_line) {  // of the unit that began in from_line
     return a.parts + static_cast<int64_t>(2 * (from_line + piece) + (piece == 0)) * a.rows * (kHead + kPartPad);
@@ -373,26 +352,6 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
   const auto stage = [&](int i, int row) { return staged + (i * a.rows + row) * kPitch; };
   enum class Sums { kStaged, kPieces };
   enum class To { kOut, kScratch, kCluster };
-  // Takes partial sums into (top, total, value).
-  const auto take_in = [&]<int kCount>(const float2(&state)[kCount], const float4(&more)[kCount], float& top, float& total,
-                                       float4& value) {
-    float higher = top;
-#pragma unroll
-    for (int n = 0; n < kCount; ++n) higher = fmaxf(higher, state[n].x);
-    const float base = higher == -INFINITY ? 0 : higher, shrink = cuda::exp2_fast(top - base);
-    top = higher;
-    total *= shrink;
-    value = {value.x * shrink, value.y * shrink, value.z * shrink, value.w * shrink};
-#pragma unroll
-    for (int n = 0; n < kCount; ++n) {
-      const float weight = cuda::exp2_fast(state[n].x - base);
-      total += weight * state[n].y;
-      value.x += weight * more[n].x;
-      value.y += weight * more[n].y;
-      value.z += weight * more[n].z;
-      value.w += weight * more[n].w;
-    }
-  };
   // Each row of the unit, summed up: what `count` warps (the last may be the cluster's other block) have staged, or its pieces in scratch
   // from `scratch` on, those of a place shared out among neighbouring lanes. `scratch` is also where a piece goes.
   const auto combine = [&](Sums sums, int count, int rows, To to, float* scratch) {
@@ -562,7 +521,7 @@ __global__ void __launch_bounds__(decode_tile(kHead).threads(), 1)
   for (int row = unowned_begin + static_cast<int>(blockIdx.x); row < unowned_end; row += static_cast<int>(gridDim.x)) {
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < a.num_heads * a.group * kQuads; i += kThreads) {
-      store_out(row, i / kQuads, i % kQuads, {0, 0, 0, 0});
+      store_out(a, row, i / kQuads, i % kQuads, {0, 0, 0, 0});
       if (a.lse && i % kQuads == 0) a.lse[row * a.lse_token_stride + i / kQuads * a.lse_head_stride] = -INFINITY;
     }
   }
