@@ -60,15 +60,20 @@ Subject find_subject(const CheckOptions& options) {
                                                       : fmt::format("are: {}", fmt::join(names, ", "))));
 }
 
-// The file that brings the device: the one named, else the configured one; empty: the checked file may have it itself.
-std::string find_provider(const CheckOptions& options) {
+// The file that brings the device: the one named, else the checked one where it has a provider, else the configured one; empty: none.
+std::string find_provider(const CheckOptions& options, const Subject& subject) {
   if (!options.provider.empty()) return options.provider;
   const std::string kind = kind_of(options.target);
   const ordered_json listing = parse(open_runtime(options.common, "").list());
-  for (const ordered_json& plugin : listing.at("plugins"))
-    for (const ordered_json& provided : plugin.at("providers"))
-      if (provided == kind) return text_of(plugin, "path");
-  return {};
+  std::string found;
+  for (const ordered_json& plugin : listing.at("plugins")) {
+    const ordered_json& kinds = plugin.at("providers");
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) continue;
+    const std::string path = text_of(plugin, "path");
+    if (path == subject.path) return {};
+    if (found.empty()) found = path;
+  }
+  return found;
 }
 
 // A plugin to load beside the checked one; empty: there is none.
@@ -201,7 +206,7 @@ int check_backend(const CheckOptions& options) {
   asked.backend = subject.backend;
   if (!on_cpu(options.target)) {
     asked.device = options.target.device;
-    asked.provider_file = find_provider(options);
+    asked.provider_file = find_provider(options, subject);
   }
   asked.stories_file = options.stories;
   asked.truth_seed = options.seed;

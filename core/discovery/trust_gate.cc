@@ -73,8 +73,8 @@ std::optional<Refusal> TrustGate::check(Candidate& candidate) {
     candidate.version = bundle->manifest.version;
     candidate.signed_by = bundle->signed_by;
     const std::vector<std::string>& plugins = bundle->manifest.plugins;
-    for (const config::Manifest::File& file :
-         bundle->manifest.files)  // libraries, and what else the plugin finds beside itself
+    // Libraries, and what else the plugin finds beside itself.
+    for (const config::Manifest::File& file : bundle->manifest.files)
       if (std::ranges::find(plugins, file.path) == plugins.end())
         candidate.companions.push_back({bundle->folder + "/" + file.path, file.path, file.hash});
   }

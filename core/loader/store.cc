@@ -51,9 +51,11 @@ void put_file(const std::string& target, const std::string& source, const std::s
 void link_neighbours(const fs::path& folder, const fs::path& beside) {
   std::error_code error;
   for (fs::directory_iterator entry(beside, error); !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::error_code there_already;
-    fs::create_symlink(entry->path(), folder / entry->path().filename(), there_already);
+    std::error_code failed;
+    fs::create_symlink(entry->path(), folder / entry->path().filename(), failed);
+    if (failed && failed != std::errc::file_exists) want(folder.string() + ": " + failed.message());
   }
+  if (error) want(beside.string() + ": " + error.message());
 }
 
 }  // namespace

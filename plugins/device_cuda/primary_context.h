@@ -21,6 +21,7 @@ struct ContextDriver {
   int (*retain_primary)(void** context, int device) = nullptr;
   int (*push)(void* context) = nullptr;
   int (*pop)(void** context) = nullptr;
+  int initialised = 35;                          // cuInit's answer; 35, the driver is too old, where there is none
   std::array<std::atomic<void*>, 64> primary{};  // by ordinal; kept once retained, as the runtime keeps its own
 
   bool is_whole() const { return get_device && current_device && retain_primary && push && pop; }
@@ -35,7 +36,8 @@ inline ContextDriver& context_driver() {
     };
     int (*init)(unsigned) = nullptr;
     find(init, "cuInit");
-    if (!init || init(0) != 0) return &found;
+    if (init) found.initialised = init(0);
+    if (found.initialised != 0) return &found;
     find(found.get_device, "cuDeviceGet");
     find(found.current_device, "cuCtxGetDevice");
     find(found.retain_primary, "cuDevicePrimaryCtxRetain");
@@ -50,7 +52,10 @@ inline ContextDriver& context_driver() {
 class PrimaryContext {
  public:
   PrimaryContext(ContextDriver& driver, int32_t ordinal) : driver_(driver) {
-    if (!driver.is_whole()) return;
+    if (!driver.is_whole()) {
+      if (driver.initialised != 0) code_ = driver.initialised;
+      return;
+    }
     int device = 0, current = 0;
     code_ = driver.get_device(&device, ordinal);
     if (code_ != 0 || (driver.current_device(&current) == 0 && current == device)) return;

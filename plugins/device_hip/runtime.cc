@@ -28,7 +28,10 @@ const Runtime& runtime() {
       for (const char* name : {ANYATTN_HIP_LIBRARIES}) {
         own->library = dlopen(name, RTLD_NOW | RTLD_LOCAL | present);
         if (own->library) return own;
-        if (const char* words = dlerror(); !present && own->why.empty()) own->why = words ? words : name;
+        const char* const words = dlerror();
+        // A library that is there and cannot be opened says more than one that is not.
+        const bool is_there = words && !std::string(words).starts_with(std::string(name) + ": cannot open");
+        if (!present && (own->why.empty() || is_there)) own->why = words ? words : name;
       }
     return own;
   }();

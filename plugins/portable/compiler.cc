@@ -144,8 +144,8 @@ std::string why_not_compile(const Host& host, const anyattn_device_facts& facts)
   if (host.option("compiler", "auto") == "off") return "off";
   const RunTimeCompiler& found = compiler(facts);
   if (!found.library) return text("none: ", found.why);
-  if (vendor::compiles_for(Library(found.library), facts)) return {};
-  return text(compiler_version_text(found.version), ", which does not compile for ", facts.architecture);
+  const std::string why = vendor::why_not_compiled(Library(found.library), facts);
+  return why.empty() ? why : text(compiler_version_text(found.version), ", ", why);
 }
 
 bool has_code(const Host& host, const anyattn_device_facts& facts, const Specialisation& spec, int lanes) {

@@ -71,12 +71,12 @@ TEST_CASE("check_names_a_backend_or_file_that_is_not_there") {
 
 TEST_CASE("check_takes_the_device_provider_from_the_configuration") {
   if (std::filesystem::exists("/dev/nvidiactl")) {
-    MESSAGE("skipped: this machine has an NVIDIA driver");
+    MESSAGE("SKIPPED: this machine has an NVIDIA driver");
     return;
   }
   const std::string plugins = std::string(ANYATTN_TEST_DIR) + "/../plugins";
   if (!std::filesystem::exists(plugins + "/device_cuda/anyattn_device_cuda.so")) {
-    MESSAGE("skipped: built without CUDA");
+    MESSAGE("SKIPPED: built without CUDA");
     return;
   }
   TempDir dir;

@@ -39,7 +39,7 @@ void check_lanes(const anyattn_device_facts& facts, const std::string& which, co
         cfg.rows, ", head ", cfg.head_size, "/", cfg.head_size_v, ", group ", cfg.group, ", latent ", cfg.latent, ", lane ", i,
         ": ", tile.rows, " rows, ", tile.keys, " keys, ", tile.columns, " columns, ", tile.stages, " in flight");
     CAPTURE(what);
-    CHECK(tile.stages >= (tile.share ? 3 : 1));
+    CHECK(tile.stages >= (tile.share || (tile.groups && !cfg.latent) ? 3 : tile.groups ? 2 : 1));
     CHECK((shared_bytes(cfg, tile) + 1024) * spec.min_blocks[i] <= static_cast<int>(facts.shared_memory_per_block) + 1024);
     CHECK(tile.keys % warps_of_keys == 0);
     CHECK(tile.keys / warps_of_keys >= (scalar ? 8 : 16));  // what a product takes, or what lanes deal out

@@ -40,15 +40,16 @@ inline constexpr const char* kCode = "nvrtcGetCUBIN";
 inline constexpr const char* kOptions[] = {"-std=c++17", "-default-device"};
 inline constexpr const char* kOldest = "sm_80";  // asynchronous copies and bfloat16 products
 
-// Does the compiler know the device's architecture? Those before 11.2 do not say.
-inline bool compiles_for(const Library& compiler, const anyattn_device_facts& facts) {
+// Why the compiler has no code for the device, a clause; empty: it has. Those before 11.2 do not say.
+inline std::string why_not_compiled(const Library& compiler, const anyattn_device_facts& facts) {
   const auto count = reinterpret_cast<int (*)(int*)>(compiler.find("nvrtcGetNumSupportedArchs"));
   const auto list = reinterpret_cast<int (*)(int*)>(compiler.find("nvrtcGetSupportedArchs"));
   int number = 0;
-  if (!count || !list || count(&number) != 0) return true;
+  if (!count || !list || count(&number) != 0) return {};
   std::vector<int> known(static_cast<size_t>(number));
   const int own = static_cast<int>(10 * facts.arch_major + facts.arch_minor);
-  return list(known.data()) == 0 && std::find(known.begin(), known.end(), own) != known.end();
+  if (list(known.data()) == 0 && std::find(known.begin(), known.end(), own) != known.end()) return {};
+  return std::string("which does not compile for ") + facts.architecture;
 }
 inline bool runs_on(const anyattn_device_facts& facts) { return facts.arch_major >= 8; }
 inline bool has_run(const anyattn_device_facts& facts) { return facts.arch_major == 9 && facts.arch_minor == 0; }

@@ -34,19 +34,19 @@ inline constexpr const char* kCode = "hiprtcGetCode";
 inline constexpr const char* kOptions[] = {"-std=c++17"};
 inline constexpr const char* kOldest = "gfx90a";
 
-// Does the compiler know the device's architecture? hiprtc does not say, and ends the process where it does not know one (5.2:
+// Why the compiler has no code for the device, a clause; empty: it has. hiprtc does not say, and ends the process where it does not know one (5.2:
 // gfx942). The library that it compiles with says it, by the name of the code object's target.
 inline constexpr const char* kTargetLibraries[] = {"libamd_comgr.so.3", "libamd_comgr.so.2", "libamd_comgr.so"};
-inline bool compiles_for(const Library&, const anyattn_device_facts& facts) {
+inline std::string why_not_compiled(const Library&, const anyattn_device_facts& facts) {
   static const Library targets(kTargetLibraries);
   const auto count = reinterpret_cast<int (*)(size_t*)>(targets.find("amd_comgr_get_isa_count"));
   const auto name_of = reinterpret_cast<int (*)(size_t, const char**)>(targets.find("amd_comgr_get_isa_name"));
   const std::string own = std::string("amdgcn-amd-amdhsa--") + facts.architecture;
   size_t number = 0;
-  if (!count || !name_of || count(&number) != 0) return false;
+  if (!count || !name_of || count(&number) != 0) return "without libamd_comgr, which knows what it compiles for";
   for (size_t i = 0; i < number; ++i)
-    if (const char* name = nullptr; name_of(i, &name) == 0 && own == name) return true;
-  return false;
+    if (const char* name = nullptr; name_of(i, &name) == 0 && own == name) return {};
+  return std::string("which does not compile for ") + facts.architecture;
 }
 // gfx90c is an older one's number: the graphics of a processor.
 inline bool runs_on(const anyattn_device_facts& facts) {

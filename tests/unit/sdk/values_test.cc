@@ -106,8 +106,8 @@ TEST_CASE("a_vendors_error_code_says_whose_fault_it_is") {
   static_assert(status_of_device_error(0) == ANYATTN_OK);
   CHECK(status_of_device_error(2) == ANYATTN_MEMORY_NOT_NOW);
   CHECK(status_of_device_error(101) == ANYATTN_NOT_FOUND);
-  for (const int lost : {214, 700, 702, 714, 715, 716, 717, 718, 719})
+  for (const int lost : {214, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
     CHECK(status_of_device_error(lost) == ANYATTN_DEVICE_LOST);
-  for (const int capture : {900, 901, 904, 907}) CHECK(status_of_device_error(capture) == ANYATTN_CAPTURE_VIOLATION);
-  for (const int other : {1, 400, 701, 720, 899, 908, 999}) CHECK(status_of_device_error(other) == ANYATTN_DEVICE_ERROR);
+  for (const int capture : {900, 901, 904, 907, 908}) CHECK(status_of_device_error(capture) == ANYATTN_CAPTURE_VIOLATION);
+  for (const int other : {1, 400, 701, 720, 899, 909, 999}) CHECK(status_of_device_error(other) == ANYATTN_DEVICE_ERROR);
 }

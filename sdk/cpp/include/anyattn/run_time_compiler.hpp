@@ -56,6 +56,8 @@ inline RunTimeCompiler open_compiler(const CompilerNames& names, uint32_t driver
         const auto version = static_cast<uint32_t>(1000 * major + 10 * minor);
         if (most == 0 || static_cast<uint32_t>(major) <= most) return {library, version, {}};
         none = {nullptr, version, text(compiler_version_text(version), " is newer than the driver's ", most, ".x")};
+      } else if (none.version == 0) {
+        none.why = text(name, " does not say its version");
       }
       dlclose(library);
     }
