@@ -78,7 +78,8 @@ class PrimaryContext {
 
   int find(int device, size_t ordinal, void** context) const {
     const bool is_kept = ordinal < driver_.primary.size();
-    if (is_kept && (*context = driver_.primary[ordinal].load(std::memory_order_acquire))) return 0;
+    if (is_kept) *context = driver_.primary[ordinal].load(std::memory_order_acquire);
+    if (is_kept && *context) return 0;
     const int code = driver_.retain_primary(context, device);
     if (code == 0 && is_kept) driver_.primary[ordinal].store(*context, std::memory_order_release);
     return code;
