@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs of measure/ share: a failed CUDA call ends them, random values, a median. Included by those programs alone.
+// What programs of measure/ share: a failed CUDA call ends them, random values, a median, what stands between two calls. Included by those programs alone.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -38,6 +38,23 @@ template <class T>
 T median(std::vector<T> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+// 8192 x 8192 matrix-vector product: what stands between two calls of a model.
+__global__ void multiply(const uint4* weights, const float* x, float* y) {
+  const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
+  float sum = 0;
+#pragma unroll 8
+  for (int i = lane; i < 1024; i += 32) {
+    const uint4 w = __ldcs(weights + row * 1024 + i);
+    const float4 low = reinterpret_cast<const float4*>(x)[2 * i], high = reinterpret_cast<const float4*>(x)[2 * i + 1];
+    sum += __uint_as_float(w.x << 16) * low.x + __uint_as_float(w.x & 0xffff0000u) * low.y;
+    sum += __uint_as_float(w.y << 16) * low.z + __uint_as_float(w.y & 0xffff0000u) * low.w;
+    sum += __uint_as_float(w.z << 16) * high.x + __uint_as_float(w.z & 0xffff0000u) * high.y;
+    sum += __uint_as_float(w.w << 16) * high.z + __uint_as_float(w.w & 0xffff0000u) * high.w;
+  }
+  for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(~0u, sum, m);
+  if (lane == 0) y[row] = sum;
 }
 
 }  // namespace anyattn::measure

@@ -11,23 +11,6 @@
 
 namespace anyattn::measure {
 
-// 8192 x 8192 matrix-vector product: what stands between two calls of a model.
-__global__ void multiply(const uint4* weights, const float* x, float* y) {
-  const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
-  float sum = 0;
-#pragma unroll 8
-  for (int i = lane; i < 1024; i += 32) {
-    const uint4 w = __ldcs(weights + row * 1024 + i);
-    const float4 low = reinterpret_cast<const float4*>(x)[2 * i], high = reinterpret_cast<const float4*>(x)[2 * i + 1];
-    sum += __uint_as_float(w.x << 16) * low.x + __uint_as_float(w.x & 0xffff0000u) * low.y;
-    sum += __uint_as_float(w.y << 16) * low.z + __uint_as_float(w.y & 0xffff0000u) * low.w;
-    sum += __uint_as_float(w.z << 16) * high.x + __uint_as_float(w.z & 0xffff0000u) * high.y;
-    sum += __uint_as_float(w.w << 16) * high.z + __uint_as_float(w.w & 0xffff0000u) * high.w;
-  }
-  for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(~0u, sum, m);
-  if (lane == 0) y[row] = sum;
-}
-
 // The rate at which memory can be read: bulk copies of 16 KiB, six on their way for a block.
 __global__ void read_all(const char* from, int64_t count, uint32_t* sink) {
   extern __shared__ __align__(128) char ring[];

@@ -105,23 +105,6 @@ __global__ void reference(Reference r, float* scores, float* out) {  // [block][
   }
 }
 
-// 8192 x 8192 matrix-vector product: what stands between two calls of a model.
-__global__ void neighbour(const uint4* weights, const float* x, float* y) {
-  const int row = blockIdx.x * 8 + threadIdx.x / 32, lane = threadIdx.x % 32;
-  float sum = 0;
-#pragma unroll 8
-  for (int i = lane; i < 1024; i += 32) {
-    const uint4 w = __ldcs(weights + row * 1024 + i);
-    const float4 low = reinterpret_cast<const float4*>(x)[2 * i], high = reinterpret_cast<const float4*>(x)[2 * i + 1];
-    sum += __uint_as_float(w.x << 16) * low.x + __uint_as_float(w.x & 0xffff0000u) * low.y;
-    sum += __uint_as_float(w.y << 16) * low.z + __uint_as_float(w.y & 0xffff0000u) * low.w;
-    sum += __uint_as_float(w.z << 16) * high.x + __uint_as_float(w.z & 0xffff0000u) * high.y;
-    sum += __uint_as_float(w.w << 16) * high.z + __uint_as_float(w.w & 0xffff0000u) * high.w;
-  }
-  for (int m = 16; m; m /= 2) sum += __shfl_xor_sync(~0u, sum, m);
-  if (lane == 0) y[row] = sum;
-}
-
 template <class T>
 T* device(uint64_t count) {
   void* memory = nullptr;
@@ -420,7 +403,7 @@ double graph_us(cudaStream_t stream, int calls, F&& record, double pause_s = 0) 
   for (int i = 0; i < (pause_s > 0 ? 10 : 30) && (i < 5 || spent < 40); ++i) {
     if (pause_s > 0) {  // rested: a pause, a millisecond of light work that brings the clock back, one replay
       usleep(static_cast<unsigned>(pause_s * 1e6));
-      for (int n = 0; n < 20; ++n) neighbour<<<1024, 256, 0, stream>>>(light_weights, light_x, light_y);
+      for (int n = 0; n < 20; ++n) multiply<<<1024, 256, 0, stream>>>(light_weights, light_x, light_y);
     }
     CHECK(cudaEventRecord(from, stream));
     CHECK(cudaGraphLaunch(exec, stream));
@@ -471,7 +454,7 @@ int main(int count, char** argument) {
   light_x = x;
   light_y = y;
   const double between = graph_us(stream, 32, [&] {
-    for (int i = 0; i < 32; ++i) neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
+    for (int i = 0; i < 32; ++i) multiply<<<1024, 256, 0, stream>>>(weights, x, y);
   });
   std::printf("neighbour %.2f us\n", between);
 
@@ -502,7 +485,7 @@ int main(int count, char** argument) {
     const double model = in_model ? graph_us(stream, calls,
                                              [&] {
                                                for (int r = 0; r < calls; ++r) {
-                                                 neighbour<<<1024, 256, 0, stream>>>(weights, x, y);
+                                                 multiply<<<1024, 256, 0, stream>>>(weights, x, y);
                                                  point.call(r, stream);
                                                }
                                              }) -
